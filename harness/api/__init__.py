@@ -1,0 +1,95 @@
+"""All that a plugin author imports. Needs no torch to import."""
+
+from harness.api.assets import Asset, AssetFile, AssetFolder, Source
+from harness.api.data import Collection, Samples, Scale, Splits
+from harness.api.errors import (
+    AssetUnavailable,
+    CellFailed,
+    ChannelNotGranted,
+    HarnessError,
+    IntegrityError,
+    PluginError,
+    UsageError,
+)
+from harness.api.hooks import hookimpl
+from harness.api.knowledge import Channel, ReleaseKind, ThreatModel
+from harness.api.plugins import (
+    Attack,
+    Config,
+    Dataset,
+    EncodingDefense,
+    GradientDefense,
+    Metric,
+    Progress,
+    Recipe,
+    Reconstruction,
+    Scene,
+    Space,
+    Table,
+    TrainingDefense,
+    Victim,
+)
+from harness.api.randomness import Stream
+from harness.api.release import Encoded, Encoder, Release, Secrets
+from harness.api.specs import (
+    AttackSpec,
+    Control,
+    DatasetSpec,
+    DefenseSpec,
+    MetricSpec,
+    SpaceSpec,
+    Stage,
+    VictimSpec,
+)
+from harness.api.view import Budget, View
+
+__all__ = [
+    "Asset",
+    "AssetFile",
+    "AssetFolder",
+    "AssetUnavailable",
+    "Attack",
+    "AttackSpec",
+    "Budget",
+    "CellFailed",
+    "Channel",
+    "ChannelNotGranted",
+    "Collection",
+    "Config",
+    "Control",
+    "Dataset",
+    "DatasetSpec",
+    "DefenseSpec",
+    "Encoded",
+    "Encoder",
+    "EncodingDefense",
+    "GradientDefense",
+    "HarnessError",
+    "IntegrityError",
+    "Metric",
+    "MetricSpec",
+    "PluginError",
+    "Progress",
+    "Recipe",
+    "Reconstruction",
+    "Release",
+    "ReleaseKind",
+    "Samples",
+    "Scale",
+    "Scene",
+    "Secrets",
+    "Source",
+    "Space",
+    "SpaceSpec",
+    "Splits",
+    "Stage",
+    "Stream",
+    "Table",
+    "ThreatModel",
+    "TrainingDefense",
+    "UsageError",
+    "Victim",
+    "VictimSpec",
+    "View",
+    "hookimpl",
+]

@@ -1,0 +1,67 @@
+"""Everything that can go wrong, and the exit code each error carries.
+
+0 done, 1 a cell failed (and is a record), 2 bad input, 3 a broken integrity rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTEGRITY = 3
+EXIT_INTERRUPTED = 130
+
+
+class HarnessError(Exception):
+    """An error written for the person who reads it: what, where, and what would be right."""
+
+    exit_code: ClassVar[int] = EXIT_USAGE
+
+
+class UsageError(HarnessError):
+    """The request cannot be: a wrong name, value, or combination."""
+
+
+class PluginError(HarnessError):
+    """A plugin does not keep its contract; the message names it and its distribution."""
+
+
+class AssetUnavailable(HarnessError):
+    """A dataset's or network's bytes are not here; the message says how to get them."""
+
+
+class StoreError(HarnessError):
+    """The cache cannot be read or written (permission, space, a file in the way)."""
+
+
+class ChannelNotGranted(HarnessError):
+    """An attack asked for knowledge that its threat model or its needs do not give it."""
+
+
+class CellFailed(HarnessError):
+    """A stage of one cell failed; the cell becomes a record that says so."""
+
+    exit_code = EXIT_FAILED
+
+
+class CellTimedOut(CellFailed):
+    """An attack used up its budget of time."""
+
+
+class IntegrityError(HarnessError):
+    """Bytes are not what their hash says, or the private split met the public pool."""
+
+    exit_code = EXIT_INTEGRITY
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?` or a list of what there is: the tail of an unknown-name message."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f" Did you mean '{close[0]}'?"
+    return f" Known: {', '.join(names)}." if names else " None are installed."

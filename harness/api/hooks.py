@@ -1,0 +1,61 @@
+"""The hooks. A plugin implements those it needs, with `@hookimpl`."""
+
+from __future__ import annotations
+
+import pluggy
+
+from harness.api.knowledge import ThreatModel
+from harness.api.specs import (
+    AttackSpec,
+    DatasetSpec,
+    DefenseSpec,
+    MetricSpec,
+    SpaceSpec,
+    VictimSpec,
+)
+
+PROJECT = "harness"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def harness_defenses() -> list[DefenseSpec]:
+    """Defenses this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_attacks() -> list[AttackSpec]:
+    """Attacks this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_datasets() -> list[DatasetSpec]:
+    """Datasets this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_metrics() -> list[MetricSpec]:
+    """Metrics this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_victims() -> list[VictimSpec]:
+    """Victims this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_spaces() -> list[SpaceSpec]:
+    """Spaces this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_threat_models() -> list[ThreatModel]:
+    """Threat models this plugin offers."""
+    return []

@@ -1,0 +1,71 @@
+"""What an attacker may hold: channels, the kinds of release they come from, threat models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ReleaseKind(StrEnum):
+    """What leaves the owner."""
+
+    ENCODINGS = "encodings"
+    FEATURES = "features"
+    GRADIENTS = "gradients"
+
+
+class Channel(StrEnum):
+    """One kind of knowledge. The comment gives what `View` returns for it."""
+
+    ENCODINGS = "encodings"  # Tensor [rounds, n, *shape], standardised
+    LABELS = "labels"  # Tensor [rounds, n, classes], soft labels of the encodings
+    WEIGHTS = "weights"  # Tensor [rounds, n, k], mixing weights, the primary image's first
+    SOURCES = "sources"  # Tensor [rounds, n, k] int64, which private image each weight is of
+    PUBLIC = "public"  # Samples, standardised
+    N_PRIVATE = "n_private"  # int
+    ENCODER = "encoder"  # Encoder, the defense rebuilt with its resolved parameters
+    CANDIDATES = "candidates"  # Tensor [m, *shape], private images and decoys, shuffled
+    FEATURES = "features"  # Tensor [n, ...], h(x) at the cut
+    FEATURE_ENCODER = "feature_encoder"  # nn.Module, h
+    GRADIENTS = "gradients"  # dict of Tensor [batches, *parameter shape]
+    MODEL = "model"  # nn.Module, the owner's model as it was when the gradients were taken
+    BATCH_LABELS = "batch_labels"  # Tensor [batches, b, classes]
+    BN_STATISTICS = "bn_statistics"  # dict of Tensor [batches, channels]
+
+
+RELEASE_CHANNELS = {
+    Channel.ENCODINGS: ReleaseKind.ENCODINGS,
+    Channel.FEATURES: ReleaseKind.FEATURES,
+    Channel.GRADIENTS: ReleaseKind.GRADIENTS,
+}
+
+PRIOR_CHANNELS = frozenset(
+    {
+        Channel.PUBLIC,
+        Channel.ENCODER,
+        Channel.N_PRIVATE,
+        Channel.FEATURE_ENCODER,
+        Channel.MODEL,
+    }
+)
+"""What an attacker may hold without the private images' release: images of its own, the law of
+the defense, the networks. All that `Attack.prepare` may see."""
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """A named set of channels. Unranked ones (`oracle`) never enter a leaderboard's ranks."""
+
+    name: str
+    summary: str
+    grants: frozenset[Channel]
+    ranked: bool = True
+
+
+def release_kind(needs: frozenset[Channel]) -> ReleaseKind:
+    """The kind of release that a set of needs reads; an attack reads exactly one."""
+    kinds = {RELEASE_CHANNELS[channel] for channel in needs if channel in RELEASE_CHANNELS}
+    if len(kinds) != 1:
+        wanted = ", ".join(sorted(RELEASE_CHANNELS))
+        raise ValueError(f"needs must name exactly one of {wanted}; got {sorted(needs)}")
+    return kinds.pop()

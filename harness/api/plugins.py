@@ -1,0 +1,192 @@
+"""The base classes that plugins build on. Each instance holds one validated config."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.api.assets import AssetFolder
+from harness.api.data import Collection, Samples, Scale
+from harness.api.randomness import Stream
+from harness.api.release import Encoded
+from harness.api.view import Budget, View
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+class Config(BaseModel):
+    """The base of every plugin's config: frozen, and no option it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+C = TypeVar("C", bound=BaseModel)
+
+
+class Progress(Protocol):
+    """Tell the user how far a piece of work has come."""
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        """`done` of `total` steps, with a few words on the score so far."""
+        ...
+
+
+class Plugin(ABC, Generic[C]):
+    """A plugin at work, with the config it was asked to run with."""
+
+    def __init__(self, config: C) -> None:
+        self.config = config
+
+
+@dataclass(frozen=True)
+class Table:
+    """A small table for people: `describe` prints it, `--json` gives it as it is."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float, ...], ...]
+
+
+class EncodingDefense(Plugin[C]):
+    """Turns private images into encodings, once per round."""
+
+    @abstractmethod
+    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
+        """One round over all private images (standardised). `rng` is secret."""
+
+    def infer(
+        self, model: nn.Module, images: Tensor, private: Samples, public: Samples, rng: Stream
+    ) -> Tensor:
+        """Logits of test images; a defense that encodes before inference says so here."""
+        logits: Tensor = model(images)
+        return logits
+
+    def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
+        """What this defense's own theory says of these images; printed by `describe`."""
+        return ()
+
+
+class TrainingDefense(Plugin[C]):
+    """Changes how the owner trains a split model h∘g."""
+
+    def penalty(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        """Added to the loss; `hidden` [b, ...] is h(x), `labels` [b, classes]."""
+        return hidden.new_zeros(())
+
+    def prepare(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, loader: Iterable[Any]
+    ) -> tuple[nn.Module, torch.optim.Optimizer, Iterable[Any]]:
+        """Wrap the training's parts before its first step."""
+        return model, optimizer, loader
+
+
+class GradientDefense(Plugin[C]):
+    """Changes each gradient before it leaves, and before the owner's own step."""
+
+    @abstractmethod
+    def protect(self, gradients: Mapping[str, Tensor], rng: Stream) -> Mapping[str, Tensor]:
+        """The gradients of one batch by parameter name, protected. `rng` is secret."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What an attack brings back.
+
+    `images` [m, *view.shape], standardised. `targets` [m] int64 says which private image each
+    one is meant to be, where `sources` told; `rows` [m] int64 says instead which encoding each
+    one decodes (round·n + row), judged against that encoding's primary image. With neither,
+    the judge matches them one to one. `claims` are further findings by name (`weights`,
+    `sources`, `candidate_scores`, …); `diagnostics` are numbers for the record.
+    """
+
+    images: Tensor | None = None
+    targets: Tensor | None = None
+    rows: Tensor | None = None
+    claims: Mapping[str, Tensor] = field(default_factory=dict)
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Attack(Plugin[C]):
+    """Tries to bring the private images back. Runs in a process of its own.
+
+    The engine seeds torch's global generator from the attack's own stream before each call.
+    """
+
+    def prepare(self, view: View, budget: Budget, progress: Progress) -> Mapping[str, Tensor]:
+        """What can be learned before the release is seen; stored, and given to `reconstruct`."""
+        return {}
+
+    @abstractmethod
+    def reconstruct(
+        self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
+    ) -> Reconstruction:
+        """Attack one release."""
+
+
+class Dataset(Plugin[C]):
+    """A source of labelled images."""
+
+    @abstractmethod
+    def load(self, assets: AssetFolder) -> Collection:
+        """All images; large ones may be memory-mapped."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a metric may know besides the pair it compares."""
+
+    scale: Scale
+    device: torch.device
+    assets: AssetFolder
+    decoys: Tensor
+    """[m, c, h, w] in [0,1]: public images to hide the truth among."""
+
+
+class Metric(ABC):
+    """Compares reconstructions with the truth, one value per image."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def unavailable(self, shape: tuple[int, ...]) -> str | None:
+        """Why images of this shape cannot be scored, or None."""
+        return None
+
+    @abstractmethod
+    def score(self, images: Tensor, truth: Tensor) -> Tensor:
+        """[n] float64 for images and truth [n, c, h, w] in [0,1]; NaN where undefined."""
+
+
+class Victim(Plugin[C]):
+    """A network to train on what is released."""
+
+    @abstractmethod
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Sequential:
+        """Fresh named blocks, from images to logits; the cut is the name of a block."""
+
+
+class Recipe(Config):
+    """How a victim is trained: the base of every victim's config."""
+
+    epochs: int = 10
+    batch_size: int = 128
+    optimizer: str = "adamw"
+    lr: float = 1e-3
+    weight_decay: float = 1e-4
+    schedule: str = "cosine"
+    cut: str = ""
+    """Name of the last block of h; the victim's spec gives each network's usual one."""
+
+
+class Space(Plugin[C]):
+    """Where encodings live: pixels, or a public extractor's feature maps."""
+
+    @abstractmethod
+    def embed(self, images: Tensor, scale: Scale, assets: AssetFolder) -> Tensor:
+        """Images [n, c, h, w] in [0,1] to [n, ...] float32, standardised."""

@@ -1,0 +1,87 @@
+"""What leaves the owner, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.api.data import Samples
+from harness.api.knowledge import ReleaseKind
+from harness.api.randomness import Stream
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the owner keeps of one round of encoding.
+
+    `weights` [n, k] float32 and `sources` [n, k] int64 describe the mixture of each encoding,
+    its primary image first; sources count private images from 0, and public ones from
+    n_private on. `extra` is whatever else the defense would have to hide (masks, noise).
+    """
+
+    weights: Tensor
+    sources: Tensor
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One round: `images` [n, *shape] and soft `labels` [n, classes] are released.
+
+    `resolved` holds config fields as they turned out on the data (a calibrated noise radius,
+    say): the defense rebuilt with them encodes by the same law. They are public.
+    """
+
+    images: Tensor
+    labels: Tensor
+    secrets: Secrets
+    resolved: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What leaves (`tensors`, by channel name) and what the owner keeps (`secrets`).
+
+    encodings: tensors `encodings` [T,n,*shape], `labels` [T,n,classes];
+               secrets `weights`, `sources` [T,n,k] and what the defense keeps.
+    features:  tensors `features` [n,...] and the encoder's state as `feature_encoder.*`.
+    gradients: tensors `gradients.*` [batches,*shape], the model's state as `model.*`;
+               secrets `batch_labels` [batches,b,classes], `bn_statistics.*`, and
+               `weights`, `sources` [batches,b,k] of mixed batches.
+    `resolved` is public: the parameters as they turned out, by defense name.
+    """
+
+    kind: ReleaseKind
+    tensors: Mapping[str, Tensor]
+    secrets: Mapping[str, Tensor]
+    resolved: Mapping[str, Mapping[str, float | int | str]]
+    facts: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+class Encoder:
+    """A stack's encoding defense in the attacker's hands: the law is known, the secrets are not."""
+
+    def __init__(self, name: str, config: BaseModel, encode: EncodeFunction) -> None:
+        self.name = name
+        self.config = config
+        self._encode = encode
+
+    def encode(self, samples: Samples, public: Samples, rng: Stream) -> Encoded:
+        """Encode the attacker's own standardised images by the owner's law."""
+        return self._encode(samples, public, rng)
+
+    def parameter(self, name: str, default: float) -> float:
+        """A resolved numeric parameter by name, or `default` where this defense has none."""
+        value = getattr(self.config, name, None)
+        return default if value is None else float(value)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    EncodeFunction = Callable[[Samples, Samples, Stream], Encoded]

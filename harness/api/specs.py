@@ -1,0 +1,102 @@
+"""What plugins declare. Declarations are cheap: no torch, no work, factories named as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from harness.api.assets import Asset
+from harness.api.knowledge import Channel
+from harness.api.plugins import Config
+
+
+class Stage(StrEnum):
+    """Where a defense works."""
+
+    ENCODING = "encoding"
+    TRAINING = "training"
+    GRADIENT = "gradient"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What every plugin says of itself.
+
+    `factory="package.module:Class"` is imported only when the plugin runs. `presets` overlay
+    the config's defaults: `quick`, `standard` and `paper` follow the request's preset, others
+    are chosen by `name[preset=…]`. `describe` prints `formula` and `weaknesses`.
+    """
+
+    name: str
+    version: str
+    summary: str
+    reference: str
+    factory: str
+    config: type[BaseModel] = Config
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    formula: str = ""
+    weaknesses: tuple[str, ...] = ()
+    example: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefenseSpec(Spec):
+    """A defense; its factory is an `EncodingDefense`, `TrainingDefense` or `GradientDefense`."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Control:
+    """A cell that an attack must break before its failures count."""
+
+    defense: str
+    dataset: str
+    metric: str
+    at_least: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSpec(Spec):
+    """An attack. `needs` are alternatives in order of preference; the first granted one wins.
+
+    `companion=True` makes it run in every cell whose release it can read: for cheap ones.
+    """
+
+    needs: tuple[frozenset[Channel], ...]
+    optional: frozenset[Channel] = frozenset()
+    controls: tuple[Control, ...] = ()
+    companion: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSpec(Spec):
+    """A dataset and the assets that hold it."""
+
+    assets: tuple[Asset, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSpec(Spec):
+    """A metric. `leaks_more` says which direction is worse for the owner."""
+
+    leaks_more: Literal["higher", "lower"]
+    range: tuple[float, float]
+    unit: str = ""
+    assets: tuple[Asset, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class VictimSpec(Spec):
+    """A victim; its config extends `Recipe`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceSpec(Spec):
+    """A space."""
+
+    assets: tuple[Asset, ...] = ()

@@ -1,0 +1,3 @@
+"""Stands in for setuptools while pip downloads an archive; builds nothing, runs nothing."""
+
+__version__ = "0"

@@ -1,0 +1,273 @@
+"""Fetching an asset: sources in order, verified, and put in place in one step."""
+
+from __future__ import annotations
+
+import importlib
+import lzma
+import pickle
+import shutil
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from filelock import FileLock
+
+from harness.api import Asset, Source
+from harness.api.errors import AssetUnavailable, IntegrityError
+from harness.assets.clients import CLIENTS, OPENERS
+from harness.assets.digests import digest_of, first_mismatch
+from harness.assets.download import download
+from harness.assets.lookup import absent, locate
+from harness.assets.places import Place, packaged
+from harness.assets.sources import Progress, SourceFailed
+from harness.store.paths import disk_errors
+
+# What reading a broken or unexpected archive raises.
+_UNREADABLE = (
+    KeyError,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    pickle.UnpicklingError,
+)
+
+
+@dataclass(frozen=True)
+class SkippedSource:
+    """A source that did not deliver, why, and a command that may help (or nothing)."""
+
+    source: str
+    reason: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class FetchReport:
+    """What a fetch did. `source` is None where the asset was already there."""
+
+    asset: str
+    folder: Path
+    source: str | None
+    skipped: tuple[SkippedSource, ...]
+    seconds: float
+
+
+def _name(source: Source) -> str:
+    addresses = source.where.split()
+    more = f" and {len(addresses) - 1} more" if source.kind == "url" and addresses[1:] else ""
+    return f"{source.kind} {addresses[0] if more else source.where}{more}"
+
+
+def _arriving(address: str, folder: Path) -> Path:
+    """The file an address is saved as, in a folder of that address alone."""
+    tag = sha256(address.encode()).hexdigest()[:12]
+    return folder / tag / address.rsplit("/", 1)[-1]
+
+
+def _share(progress: Progress, before: int, total: int) -> Progress:
+    return lambda done, own: progress(before + done, max(total, before + own))
+
+
+def _download_all(source: Source, work: Path, progress: Progress) -> Path:
+    """One address gives its file, several (parted by spaces) a folder of theirs."""
+    addresses, done = source.where.split(), 0
+    folder, total = work / "downloads", int(source.megabytes * 1e6)
+    targets = [_arriving(address, folder) for address in addresses]
+    for address, target in zip(addresses, targets, strict=True):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.is_file():
+            download(address, target, _share(progress, done, total))
+        done += target.stat().st_size
+    return targets[0] if len(targets) == 1 else _gather(targets, work / "arrived")
+
+
+def _gather(files: list[Path], folder: Path) -> Path:
+    folder.mkdir()
+    for file in files:
+        file.replace(folder / file.name)
+    return folder
+
+
+def _arrive(source: Source, work: Path, progress: Progress) -> Path:
+    if source.kind == "url":
+        return _download_all(source, work, progress)
+    folder = work / source.kind
+    folder.mkdir()
+    return CLIENTS[source.kind](source, folder, progress)
+
+
+def _check_arrived(asset: Asset, source: Source, arrived: Path) -> None:
+    if source.digest is None or arrived.is_dir():
+        return
+    found = digest_of(arrived, source.digest.partition(":")[0])
+    if found != source.digest:
+        raise IntegrityError(
+            f"asset '{asset.name}': {arrived.name} from {_name(source)} is not what it should "
+            f"be: expected {source.digest}, found {found}. Nothing was kept."
+        )
+
+
+def _unpacker(source: Source) -> Callable[[Path, Path], None] | None:
+    if source.unpack is None:
+        return None
+    module, _, function = source.unpack.partition(":")
+    unpack: Callable[[Path, Path], None] = getattr(importlib.import_module(module), function)
+    return unpack
+
+
+def _unpack(asset: Asset, source: Source, arrived: Path, folder: Path) -> None:
+    unpack = _unpacker(source)
+    try:
+        if source.kind in OPENERS:
+            arrived = OPENERS[source.kind](arrived)
+        if unpack is None:
+            shutil.move(arrived, folder / asset.files[0].name)
+        else:
+            unpack(arrived, folder)
+    except _UNREADABLE as error:
+        raise _unreadable(asset, source, error) from error
+    except OSError as error:
+        # Readers of archives and images raise these without a number from the system.
+        if error.errno is not None:
+            raise
+        raise _unreadable(asset, source, error) from error
+
+
+def _unreadable(asset: Asset, source: Source, error: Exception) -> IntegrityError:
+    return IntegrityError(
+        f"asset '{asset.name}': what came from {_name(source)} cannot be read "
+        f"({type(error).__name__}: {error}). Nothing was kept."
+    )
+
+
+def _verify(asset: Asset, source: Source, folder: Path) -> None:
+    bad = first_mismatch(asset, folder)
+    if bad:
+        raise IntegrityError(f"asset '{asset.name}' from {_name(source)}: {bad}. Nothing was kept.")
+
+
+def _take(asset: Asset, source: Source, place: Place, progress: Progress) -> None:
+    """From one source to verified files in place."""
+    _sweep(place.work)
+    arrived = _arrive(source, place.work, progress)
+    _check_arrived(asset, source, arrived)
+    unpacked = place.work / "unpacked"
+    unpacked.mkdir()
+    _unpack(asset, source, arrived, unpacked)
+    _verify(asset, source, unpacked)
+    _install(asset, unpacked, place)
+
+
+def _install(asset: Asset, unpacked: Path, place: Place) -> None:
+    """Rename into place, only the asset's own files; an older folder makes room first."""
+    names = {file.name for file in asset.files}
+    for extra in unpacked.iterdir():
+        if extra.name not in names:
+            extra.unlink()
+    old = place.work / "old"
+    if place.final.exists():
+        place.final.rename(old)
+    unpacked.rename(place.final)
+    place.memory.unlink(missing_ok=True)
+
+
+def _sweep(work: Path) -> None:
+    """An empty work folder, but for downloads that a later attempt can go on with."""
+    work.mkdir(parents=True, exist_ok=True)
+    for entry in work.iterdir():
+        if entry.name == "downloads":
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+@contextmanager
+def _workshop(place: Place) -> Iterator[None]:
+    """The lock and the work folder. Unfinished downloads stay for the next attempt."""
+    with disk_errors(place.root):
+        place.assets.mkdir(parents=True, exist_ok=True)
+        with FileLock(place.lock):
+            try:
+                yield
+            except IntegrityError:
+                shutil.rmtree(place.work, ignore_errors=True)
+                raise
+            finally:
+                if place.work.is_dir():
+                    _sweep(place.work)
+
+
+def _try_sources(
+    asset: Asset, place: Place, progress: Progress
+) -> tuple[str, tuple[SkippedSource, ...]]:
+    """The source that delivered and those skipped before it."""
+    skipped: list[SkippedSource] = []
+    for source in asset.sources:
+        if source.kind == "package":
+            skipped.append(SkippedSource(_name(source), "the package is not installed"))
+            continue
+        try:
+            _take(asset, source, place, progress)
+        except SourceFailed as error:
+            skipped.append(SkippedSource(_name(source), str(error), error.remedy))
+        else:
+            shutil.rmtree(place.work)
+            return _name(source), tuple(skipped)
+    raise _nothing_delivered(asset, skipped)
+
+
+def _nothing_delivered(asset: Asset, skipped: list[SkippedSource]) -> AssetUnavailable:
+    tried = "".join(f"\n  {skip}" for skip in skipped)
+    remedies = [skip.remedy for skip in skipped if skip.remedy]
+    again = f"harness assets fetch {asset.name}"
+    steps = " or ".join(f"`{remedy} && {again}`" for remedy in remedies)
+    advice = steps or f"`{again}` where one of these can be reached"
+    return AssetUnavailable(
+        f"asset '{asset.name}' could not be fetched. Tried:{tried}\nTo get it, run {advice}."
+    )
+
+
+def _here(asset: Asset, root: Path) -> Path | None:
+    try:
+        return locate(asset, root)
+    except AssetUnavailable:
+        return None
+
+
+def _quiet(_done: int, _total: int) -> None:
+    return
+
+
+def fetch(
+    asset: Asset, root: Path, progress: Progress = _quiet, force: bool = False
+) -> FetchReport:
+    """Put an asset's verified files below the cache root; `force` replaces what is there.
+
+    Sources are tried in order. Raises AssetUnavailable with every reason when none delivers,
+    IntegrityError (and keeps nothing new) when one delivers something else, StoreError when
+    the cache cannot be written. What comes with a package is verified and left where it is.
+    """
+    began, place = time.monotonic(), Place(root, asset.name)
+    if packaged(asset):
+        return FetchReport(asset.name, locate(asset, root), None, (), time.monotonic() - began)
+    if not any(source.kind != "package" for source in asset.sources):
+        raise absent(asset)
+    with _workshop(place):
+        here = None if force else _here(asset, root)
+        if here:
+            return FetchReport(asset.name, here, None, (), time.monotonic() - began)
+        source, skipped = _try_sources(asset, place, progress)
+    return FetchReport(asset.name, locate(asset, root), source, skipped, time.monotonic() - began)

@@ -1,0 +1,67 @@
+"""The command line: one file per command, imported when it is called."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from harness import __version__
+
+COMMANDS = {
+    "evaluate": "Run one attack against one defense and record what leaks.",
+    "list": "List plugins: defenses, attacks, datasets, metrics, victims, ….",
+    "describe": "Explain one plugin: its law, options, paper and weaknesses.",
+    "show": "Show records again; several at once give a panel.",
+    "assets": "List, fetch or find datasets and network weights.",
+    "cache": "Look at, prune or verify what is kept between runs.",
+    "doctor": "Check this installation and name what is broken.",
+    "schema": "Print the JSON schema of requests and records.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported only when they run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order a user meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command by name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"harness.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or offer the nearest name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean '{close[0]}'?" if close else f" Commands: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from the table above: nothing is imported for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: harness evaluate --defense singmix --attack unet",
+)
+@click.version_option(__version__, prog_name="harness")
+def cli() -> None:
+    """Measure what leaks from images that are released for training.
+
+    Every defense meets every attack. Leakage is what an attack gains over guessing.
+
+    Exit codes: 0 done, 1 the cell has no result (and a record says why), 2 bad input,
+    3 a broken integrity rule, 130 interrupted.
+    """

@@ -1,0 +1,148 @@
+"""`harness assets`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+if TYPE_CHECKING:
+    from harness.api import Asset
+    from harness.assets import FetchReport
+
+
+def _known() -> dict[str, Asset]:
+    from harness.registry import registry
+
+    return registry().assets()
+
+
+def _asset(name: str) -> Asset:
+    from harness.api.errors import UsageError, nearest
+
+    known = _known()
+    if name not in known:
+        raise UsageError(f"there is no asset '{name}'.{nearest(name, known)}")
+    return known[name]
+
+
+def _row(asset: Asset) -> dict[str, str | float | None]:
+    """What `list` says of one asset."""
+    from harness.api.errors import AssetUnavailable, IntegrityError
+    from harness.assets import locate
+    from harness.store import cache_root
+
+    try:
+        state, folder = "ready", str(locate(asset, cache_root()))
+    except AssetUnavailable:
+        state, folder = "not fetched", None
+    except IntegrityError:
+        state, folder = "damaged", None
+    return {
+        "name": asset.name,
+        "state": state,
+        "megabytes": next((s.megabytes for s in asset.sources if s.megabytes), None),
+        "licence": asset.licence,
+        "summary": asset.summary,
+        "folder": folder,
+    }
+
+
+@click.group("assets", epilog=epilog("harness assets list", "harness assets fetch cifar10"))
+def command() -> None:
+    """List, fetch or find datasets and network weights.
+
+    Everything is verified by hash, wherever it came from.
+    """
+
+
+@command.command("list", epilog=epilog("harness assets list --json"))
+@json_option
+def list_(as_json: bool) -> None:
+    """Say which assets there are, and which are here."""
+    rows = [_row(asset) for _, asset in sorted(_known().items())]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        _print_table(rows)
+
+
+def _print_table(rows: list[dict[str, str | float | None]]) -> None:
+    for row in rows:
+        size = f"{row['megabytes']:.0f} MB" if row["megabytes"] else ""
+        click.echo(f"{row['name']:<16}{row['state']:<13}{size:>7}  {row['summary']}")
+
+
+@command.command("where", epilog=epilog("ls $(harness assets where fashion-mini)"))
+@click.argument("name")
+@json_option
+def where(name: str, as_json: bool) -> None:
+    """Print the folder of an asset's verified files."""
+    from harness.assets import locate
+    from harness.store import cache_root
+
+    folder = str(locate(_asset(name), cache_root()))
+    click.echo(json.dumps({"name": name, "folder": folder}) if as_json else folder)
+
+
+@command.command("fetch", epilog=epilog("harness assets fetch cifar10 lpips-vgg16"))
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--force", is_flag=True, help="Fetch again and replace what is here.")
+@json_option
+def fetch(names: tuple[str, ...], force: bool, as_json: bool) -> None:
+    """Get assets from the first source that can be reached.
+
+    What arrives is verified and never executed. A download by URL that was cut off goes on
+    where it stopped.
+    """
+    from harness.assets import fetch as fetch_asset
+    from harness.store import cache_root
+
+    wanted = [_asset(name) for name in names]
+    reports = []
+    for asset in wanted:
+        with _bar(asset.name) as progress:
+            reports.append(fetch_asset(asset, cache_root(), progress, force))
+        if not as_json:
+            _print_report(reports[-1])
+    if as_json:
+        click.echo(json.dumps([_as_json(report) for report in reports]))
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal's stderr, and nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    silent = not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=silent) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+
+def _print_report(report: FetchReport) -> None:
+    for skipped in report.skipped:
+        click.echo(f"{report.asset}: skipped {skipped}", err=True)
+    how = f"from {report.source} in {report.seconds:.0f} s" if report.source else "already here"
+    click.echo(f"{report.asset}: {how}, verified, {report.folder}")
+
+
+def _as_json(report: FetchReport) -> dict[str, object]:
+    return {
+        "name": report.asset,
+        "folder": str(report.folder),
+        "source": report.source,
+        "skipped": [
+            {"source": skip.source, "reason": skip.reason, "remedy": skip.remedy}
+            for skip in report.skipped
+        ],
+        "seconds": round(report.seconds, 3),
+    }

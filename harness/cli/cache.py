@@ -1,0 +1,74 @@
+"""`harness cache`."""
+
+from __future__ import annotations
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+
+@click.group("cache", epilog=epilog("harness cache info", "harness cache prune --days 30"))
+def command() -> None:
+    """Look at, prune or verify what is kept between runs.
+
+    The folder is $HARNESS_CACHE, or the user's cache folder.
+    """
+
+
+@command.command("info", epilog=epilog("harness cache info --json"))
+@json_option
+def info(as_json: bool) -> None:
+    """Say where the cache is and what it holds."""
+    import json
+
+    from harness.store.upkeep import summary
+
+    facts = summary()
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    click.echo(f"{facts['root']}")
+    for stage, (count, size) in facts["artifacts"].items():
+        click.echo(f"  {stage:<10} {count:>6} artifacts {size / 2**20:>10.1f} MB")
+    click.echo(f"  {'records':<10} {facts['records']:>6}")
+    click.echo(f"  {'assets':<10} {'':>16} {facts['assets_bytes'] / 2**20:>10.1f} MB")
+
+
+@command.command(
+    "prune", epilog=epilog("harness cache prune --days 30", "harness cache prune --all")
+)
+@click.option("--days", type=click.FloatRange(min=0), default=30.0, show_default=True)
+@click.option("--all", "everything", is_flag=True, help="Drop every artifact.")
+@json_option
+def prune(days: float, everything: bool, as_json: bool) -> None:
+    """Drop artifacts unused for so many days. Records, pictures and assets stay."""
+    import json
+
+    from harness.store.upkeep import prune as run
+
+    count, size = run(0.0 if everything else days)
+    if as_json:
+        click.echo(json.dumps({"artifacts": count, "bytes": size}))
+    else:
+        click.echo(f"Dropped {count} artifacts, {size / 2**20:.1f} MB.")
+
+
+@command.command("verify", epilog=epilog("harness cache verify --remove"))
+@click.option("--remove", is_flag=True, help="Drop what is corrupt.")
+@json_option
+def verify(remove: bool, as_json: bool) -> int:
+    """Check every artifact and record against its hash. Exits 3 if one is corrupt."""
+    import json
+
+    from harness.api.errors import EXIT_INTEGRITY
+    from harness.store.upkeep import verify as run
+
+    faults = run(remove=remove)
+    if as_json:
+        click.echo(json.dumps({"corrupt": faults, "removed": remove}))
+    else:
+        for fault in faults:
+            click.echo(f"{'removed' if remove else 'corrupt'}: {fault}")
+        if not faults:
+            click.echo("Everything is what its hash says.")
+    return EXIT_INTEGRITY if faults and not remove else 0

@@ -1,0 +1,128 @@
+"""`harness doctor`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at."""
+
+    what: str
+    ok: bool
+    message: str
+    detail: str = ""
+
+
+@click.command("doctor", epilog=epilog("harness doctor", "harness doctor --verbose"))
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of broken plugins.")
+@json_option
+def command(verbose: bool, as_json: bool) -> int:
+    """Check plugins, their classes, packages, assets and the cache.
+
+    Exits 1 if anything is broken; an asset that could be fetched is not.
+    """
+    findings = [found for check in CHECKS for found in check()]
+    if as_json:
+        import json
+
+        click.echo(json.dumps([asdict(finding) for finding in findings]))
+    else:
+        for finding in findings:
+            _print(finding, verbose)
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _print(finding: Finding, verbose: bool) -> None:
+    mark = "ok    " if finding.ok else "BROKEN"
+    click.echo(f"{mark}  {finding.what}: {finding.message}")
+    if verbose and finding.detail:
+        click.echo("\n".join(f"        {line}" for line in finding.detail.splitlines()))
+
+
+def _declarations() -> list[Finding]:
+    from harness.registry import registry
+
+    known = registry()
+    broken = [Finding(str(p.origin), False, p.message, p.detail) for p in known.problems]
+    counts = ", ".join(f"{len(known.entries[kind])} {kind}" for kind in known.entries)
+    return [Finding("plugins", True, counts.replace("_", " ")), *broken]
+
+
+def _factories() -> list[Finding]:
+    """Import every plugin's class, which a run would do only for those it uses."""
+    from importlib.util import find_spec
+
+    from harness.api.errors import PluginError
+    from harness.registry import load_factory, registry
+
+    if find_spec("torch") is None:
+        return [Finding("torch", False, "not installed: nothing but stored records can be shown")]
+    broken = []
+    for entries in registry().entries.values():
+        for entry in entries.values():
+            if hasattr(entry.spec, "factory"):
+                try:
+                    load_factory(entry.spec, entry.origin)
+                except PluginError as error:
+                    broken.append(Finding(str(entry.origin), False, str(error)))
+    return broken or [Finding("classes", True, "all import")]
+
+
+def _packages() -> list[Finding]:
+    from harness.provenance import available_threads, device_class, package_versions, python_version
+
+    versions = ", ".join(f"{name} {version}" for name, version in package_versions().items())
+    machine = f"device {device_class('auto')}, {available_threads()} threads"
+    return [Finding("python", True, f"{python_version()}, {versions}; {machine}")]
+
+
+def _assets() -> list[Finding]:
+    from harness.api.errors import AssetUnavailable, IntegrityError
+    from harness.assets.lookup import locate
+    from harness.registry import registry
+    from harness.store import cache_root
+
+    findings = []
+    for name, asset in sorted(registry().assets().items()):
+        try:
+            locate(asset, cache_root())
+        except AssetUnavailable:
+            findings.append(
+                Finding(f"asset {name}", True, f"not here: harness assets fetch {name}")
+            )
+        except IntegrityError as error:
+            findings.append(Finding(f"asset {name}", False, str(error)))
+        else:
+            findings.append(Finding(f"asset {name}", True, "here and verified"))
+    return findings
+
+
+def _cache() -> list[Finding]:
+    from harness.api.errors import StoreError
+    from harness.store import cache_root
+    from harness.store.paths import disk_errors, scratch_folder
+
+    root = cache_root()
+    try:
+        with scratch_folder(root, "doctor"), disk_errors(root):
+            free = shutil.disk_usage(root).free / 2**30
+    except StoreError as error:
+        return [Finding("cache", False, str(error))]
+    return [Finding("cache", True, f"{root} can be written; {free:.0f} GiB free")]
+
+
+CHECKS: tuple[Callable[[], list[Finding]], ...] = (
+    _declarations,
+    _factories,
+    _packages,
+    _assets,
+    _cache,
+)

@@ -1,0 +1,133 @@
+"""A record as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.scoring.summary import MetricScore
+
+if TYPE_CHECKING:
+    from harness.record import RunRecord
+    from harness.stages.utility import Utility
+    from harness.store.records import Records
+
+WIDTH = 110
+
+
+def print_report(record: RunRecord, records: Records | None) -> None:
+    """Print what was asked, what leaked, what was learned, and where it is kept."""
+    console = Console(width=None if Console().is_terminal else WIDTH, highlight=False)
+    console.print(Text(_heading(record), style="bold"))
+    if record.status != "ok":
+        _print_failure(console, record)
+    if record.privacy:
+        console.print(_privacy_table(record))
+        for name, score in record.privacy.items():
+            if score.unavailable:
+                console.print(Text(f"{name} unavailable: {score.unavailable}", style="dim"))
+    if record.utility:
+        console.print(_utility_line(record.utility, record.victim.name))
+    for flag in record.flags:
+        console.print(Text(f"flag {flag.name}: {flag.message}", style="yellow"))
+    if record.verdict:
+        console.print(Text(record.verdict, style="bold"))
+    _print_places(console, record, records)
+
+
+def _heading(record: RunRecord) -> str:
+    stack = "+".join(_term(d.name, d.config, d.resolved) for d in record.defense)
+    size = f", {record.splits['targets']} targets" if record.splits else ""
+    rounds = f", {record.request.rounds} rounds" if record.request.rounds > 1 else ""
+    return (
+        f"{stack} × {record.attack.name} on {record.dataset.name} "
+        f"({record.threat_model}, {record.request.preset}{size}{rounds})"
+    )
+
+
+def _term(name: str, config: dict[str, object], resolved: dict[str, float | int | str]) -> str:
+    shown = {key: value for key, value in config.items() if value is not None} | resolved
+    inside = ", ".join(f"{key}={_short(value)}" for key, value in shown.items())
+    return f"{name}[{inside}]" if inside else name
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _print_failure(console: Console, record: RunRecord) -> None:
+    console.print(Text(f"{record.status}: {record.error}", style="bold red"))
+    if record.log:
+        console.print(Text(record.log, style="dim"))
+
+
+def _privacy_table(record: RunRecord) -> Table:
+    companions = list(record.companions)
+    headings = ("metric", record.attack.name, "best null", "gain", "worst image", *companions)
+    table = Table(*headings, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name, score in record.privacy.items():
+        if not score.unavailable:
+            extra = [_companion(record.companions[c].get(name)) for c in companions]
+            table.add_row(*_row(name, score), *extra)
+    return table
+
+
+def _row(name: str, score: MetricScore) -> tuple[str | Text, ...]:
+    arrow = "↑" if score.leaks_more == "higher" else "↓"
+    return (
+        f"{name} {arrow}",
+        f"{_number(score.mean)} ± {_number(score.std)}",
+        f"{_number(score.null)} {_words(score.null_name)}",
+        _gain(score),
+        f"{_number(score.worst)} #{score.worst_index}",
+    )
+
+
+def _companion(score: MetricScore | None) -> str:
+    return "–" if score is None or score.mean is None else _number(score.mean)
+
+
+def _gain(score: MetricScore) -> Text:
+    """The gain over the best null: red where the release leaks, yellow where the attack fails."""
+    if score.gain is None:
+        return Text("–")
+    text = f"{score.gain:+.3g}"
+    if score.gain_ci is None:
+        return Text(text)
+    low, high = score.gain_ci
+    style = "red" if low > 0 else "yellow" if high < 0 else ""
+    return Text(f"{text} [{low:+.3g}, {high:+.3g}]", style=style)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _words(name: str | None) -> str:
+    return (name or "").replace("_", " ")
+
+
+def _utility_line(utility: Utility, victim: str) -> str:
+    parts = [f"{victim} accuracy {utility.accuracy:.3f}{_interval(utility.interval)}"]
+    if utility.reference_accuracy is not None:
+        parts.append(f"unprotected {utility.reference_accuracy:.3f}")
+    parts.append(f"chance {utility.chance:.3f}")
+    if utility.accuracy_bn_recomputed is not None:
+        parts.append(f"with BatchNorm recomputed {utility.accuracy_bn_recomputed:.3f}")
+    return "; ".join(parts)
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
+
+
+def _print_places(console: Console, record: RunRecord, records: Records | None) -> None:
+    if records is None:
+        return
+    console.print(Text(f"record   {records.path(record.id)}", style="dim"), soft_wrap=True)
+    gallery = records.gallery(record.id)
+    if gallery.exists():
+        console.print(Text(f"gallery  {gallery}", style="dim"), soft_wrap=True)

@@ -1,0 +1,24 @@
+"""`harness schema`."""
+
+from __future__ import annotations
+
+import click
+
+from harness.cli.options import epilog
+
+
+@click.command("schema", epilog=epilog("harness schema record > record.schema.json"))
+@click.argument("what", type=click.Choice(["request", "record"]), default="record")
+def command(what: str) -> None:
+    """Print the JSON schema of requests (and so of TOML files) or of records."""
+    import json
+
+    from pydantic import BaseModel
+
+    from harness.record import RunRecord
+    from harness.request import Request
+
+    models: dict[str, type[BaseModel]] = {"request": Request, "record": RunRecord}
+    model = models[what]
+    text = json.dumps(model.model_json_schema(), indent=2, sort_keys=True)
+    click.echo(text.replace('"schema_"', '"schema"'))

@@ -1,0 +1,60 @@
+"""`harness show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+if TYPE_CHECKING:
+    from harness.record import RunRecord
+    from harness.store.records import Records
+
+
+@click.command(
+    "show",
+    epilog=epilog("harness show 3f2a91", "harness show 3f2a91 77c0de 90ab12 --panel tau.png"),
+)
+@click.argument("records", nargs=-1, required=True)
+@click.option(
+    "--panel",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to draw one target across several records.  [default: panel.png]",
+)
+@click.option("--target", type=click.IntRange(min=0), help="Which target the panel shows.")
+@json_option
+def command(
+    records: tuple[str, ...], panel: Path | None, target: int | None, as_json: bool
+) -> None:
+    """Show records again, by id, by the beginning of an id, or by file.
+
+    Several records that differ in their defense's options give a panel: one target, its release
+    and its reconstruction in every record. Masks, partners and noise directions are the same
+    for one seed, so that only the options differ.
+    """
+    from harness.store import cache_root
+    from harness.store.records import Records
+
+    kept = Records(cache_root())
+    found = [kept.find(text) for text in records]
+    if as_json:
+        lines = [record.json_text() for record in found]
+        click.echo(lines[0] if len(lines) == 1 else f"[{','.join(lines)}]")
+        return
+    _print_all(found, kept)
+    if len(found) > 1 or panel:
+        from harness.engines.pictures import draw_panel
+
+        drawn = draw_panel(kept.root, found, panel or Path("panel.png"), target)
+        click.echo(f"panel    {drawn}")
+
+
+def _print_all(found: list[RunRecord], kept: Records) -> None:
+    from harness.cli.report import print_report
+
+    for record in found:
+        print_report(record, kept)
+        click.echo()

@@ -1,0 +1,117 @@
+"""What a plugin says of itself, and what its theory says of given data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.api.errors import UsageError, nearest
+from harness.api.knowledge import ThreatModel
+from harness.api.specs import AttackSpec, DefenseSpec, Spec, Stage
+from harness.registry import KINDS, Registered, registry
+from harness.selector import parse_one, resolve
+
+ANALYSED = 2000
+"""Private images that an analysis looks at, where the user names no number."""
+
+
+def _entry(name: str) -> tuple[str, Registered]:
+    known = registry()
+    for kind in KINDS:
+        if name in known.entries[kind]:
+            return kind, known.entries[kind][name]
+    every = [entry for kind in KINDS for entry in known.entries[kind]]
+    raise UsageError(f"Unknown plugin '{name}'.{nearest(name, every)}")
+
+
+def description(text: str) -> dict[str, Any]:
+    """All that is declared of a plugin, as JSON values."""
+    kind, entry = _entry(parse_one(text).name)
+    facts: dict[str, Any] = {
+        "kind": kind,
+        "name": entry.spec.name,
+        "distribution": entry.origin.distribution,
+        "version": entry.origin.version,
+        "summary": entry.spec.summary,
+        "options": [],
+        "presets": {},
+        "weaknesses": [],
+    }
+    if isinstance(entry.spec, ThreatModel):
+        return {**facts, "grants": sorted(entry.spec.grants)}
+    return facts | _declared(entry.spec)
+
+
+def _declared(spec: Spec) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "version": spec.version,
+        "formula": spec.formula,
+        "reference": spec.reference,
+        "example": spec.example,
+        "weaknesses": list(spec.weaknesses),
+        "presets": {name: dict(values) for name, values in spec.presets.items()},
+        "options": _options(spec),
+        "assets": [asset.name for asset in getattr(spec, "assets", ())],
+    }
+    if isinstance(spec, AttackSpec):
+        facts["needs"] = [", ".join(sorted(needs)) for needs in spec.needs]
+        facts["optional"] = ", ".join(sorted(spec.optional))
+    return facts
+
+
+def _options(spec: Spec) -> list[dict[str, str]]:
+    schema = spec.config.model_json_schema()["properties"] if spec.config.model_fields else {}
+    return [
+        {
+            "name": name,
+            "type": _type(schema[name]),
+            "default": str(field.get_default(call_default_factory=False)),
+            "meaning": field.description or "",
+        }
+        for name, field in spec.config.model_fields.items()
+    ]
+
+
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """`number > 0`, `sphere | gaussian`: a JSON schema in a few words."""
+    if "anyOf" in schema:
+        return " or ".join(_type(option) for option in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    kind = {"null": "none"}.get(schema.get("type", ""), str(schema.get("type", "value")))
+    bounds = [f"{sign} {schema[bound]:g}" for bound, sign in BOUNDS.items() if bound in schema]
+    return " ".join([kind, ", ".join(bounds)]).strip()
+
+
+def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict[str, Any]]:
+    """A defense's own theory on a dataset's private images, as tables."""
+    from harness.assets.lookup import folder
+    from harness.registry import load_factory
+    from harness.rng import KeyedStream, board_key, owner_key
+    from harness.stages.load import SplitSizes, load
+    from harness.store import cache_root
+
+    known = registry()
+    selection = parse_one(text)
+    if selection.name not in known.entries["defenses"]:
+        raise UsageError(f"Only a defense can be analysed on a dataset; '{text}' is none.")
+    spec: DefenseSpec = known.defense(selection.name)
+    if spec.stage is not Stage.ENCODING:
+        raise UsageError(f"'{text}' works on {spec.stage}: it has no theory of images to print.")
+    chosen = parse_one(dataset)
+    source = resolve(known.dataset(chosen.name), chosen, "standard")
+    root: Path = cache_root()
+    loader = load_factory(source.spec, known.origin("datasets", source.name))(source.config)
+    collection = loader.load(folder(source.spec.assets, root))
+    private = min(count or ANALYSED, len(collection.train))
+    sizes = SplitSizes(private=private, public=0, test=0)
+    splits = load(collection, None, sizes, KeyedStream(board_key(seed)).stream(stage="load"))
+    resolved = resolve(spec, selection, "standard")
+    defense = load_factory(spec, known.origin("defenses", spec.name))(resolved.config)
+    stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")
+    tables = defense.analyse(splits.private.standardised(splits.scale), stream)
+    return [asdict(table) for table in tables]

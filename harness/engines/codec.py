@@ -1,0 +1,82 @@
+"""Stage outputs as artifacts, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from harness.api import Reconstruction, Release, ReleaseKind, Samples, Scale, Splits
+from harness.stages.judge import Judgement
+from harness.store import Artifact
+from harness.worker.jobs import pack, unpack
+
+SPLITS = ("private", "public", "test")
+
+
+def pack_splits(splits: Splits) -> Artifact:
+    """Splits as stored."""
+    tensors: dict[str, Tensor] = {}
+    for name in SPLITS:
+        samples: Samples = getattr(splits, name)
+        tensors |= {f"{name}.images": samples.images, f"{name}.labels": samples.labels}
+    facts = {
+        "mean": splits.scale.mean,
+        "std": splits.scale.std,
+        "classes": splits.classes,
+    }
+    return Artifact(tensors, facts)
+
+
+def unpack_splits(artifact: Artifact) -> Splits:
+    """Splits as used."""
+    tensors, facts = artifact.tensors, artifact.facts
+    parts = {n: Samples(tensors[f"{n}.images"], tensors[f"{n}.labels"]) for n in SPLITS}
+    scale = Scale(tuple(facts["mean"]), tuple(facts["std"]))
+    return Splits(scale=scale, classes=tuple(facts["classes"]), **parts)
+
+
+def pack_release(release: Release) -> Artifact:
+    """A release as stored, with what the owner keeps of it."""
+    out = {f"out.{name}": tensor for name, tensor in release.tensors.items()}
+    kept = {f"kept.{name}": tensor for name, tensor in release.secrets.items()}
+    facts = {
+        "kind": release.kind,
+        "resolved": {name: dict(values) for name, values in release.resolved.items()},
+        "facts": dict(release.facts),
+    }
+    return Artifact({**out, **kept}, facts)
+
+
+def unpack_release(artifact: Artifact) -> Release:
+    """A release as used."""
+    facts = artifact.facts
+    return Release(
+        kind=ReleaseKind(facts["kind"]),
+        tensors=_below("out.", artifact.tensors),
+        secrets=_below("kept.", artifact.tensors),
+        resolved=facts["resolved"],
+        facts=facts["facts"],
+    )
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def pack_attacked(found: Reconstruction, peak: Mapping[str, float]) -> Artifact:
+    """A reconstruction as stored."""
+    facts = {"diagnostics": dict(found.diagnostics), "peak_memory": dict(peak)}
+    return Artifact(pack(found), facts)
+
+
+def unpack_attacked(artifact: Artifact) -> Reconstruction:
+    """A reconstruction as used."""
+    return unpack(dict(artifact.tensors), artifact.facts["diagnostics"])
+
+
+def pack_judgement(judgement: Judgement, facts: Mapping[str, Any]) -> Artifact:
+    """A judgement as stored: its images and per-image scores, and its summary as JSON."""
+    scores = {f"score.{name}": values for name, values in judgement.per_image.items()}
+    return Artifact({"images": judgement.images, **scores}, facts)

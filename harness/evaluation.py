@@ -1,0 +1,211 @@
+"""`evaluate`: one request in, one record out, whatever happens in between."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.api.errors import (
+    AssetUnavailable,
+    CellFailed,
+    CellTimedOut,
+    PluginError,
+    UsageError,
+)
+from harness.assets.lookup import locate
+from harness.checks import Flag
+from harness.engines.observer import Observer
+from harness.keys import STAGES, Keys, plugin_source
+from harness.plan import Cell, plan
+from harness.provenance import (
+    available_threads,
+    code_state,
+    device_class,
+    package_versions,
+    python_version,
+)
+from harness.record import RunRecord, Used
+from harness.registry import Registry, registry
+from harness.request import Request, make_request
+from harness.selector import Resolved
+from harness.store import Store, cache_root
+from harness.store.records import Records
+
+QUICK_FLAG = Flag(
+    name="unranked",
+    message="the quick preset is for a first look; a board takes only standard or paper runs",
+)
+
+
+def evaluate(
+    *,
+    observer: Observer | None = None,
+    cache: Path | None = None,
+    owner_key: bytes | None = None,
+    force: str | None = None,
+    **options: Any,
+) -> RunRecord:
+    """Evaluate one cell and return its record.
+
+    `options` are those of `harness evaluate` with underscores: `defense`, `attack`, `dataset`,
+    `preset`, `seed`, …. Raises UsageError for what cannot be asked and AssetUnavailable for data
+    that is not here. A stage that fails comes back as a record whose `status` says so.
+    """
+    root = cache or cache_root()
+    check_stage(force)
+    known = registry()
+    cell = equip(plan(make_request(**options), known), root)
+    keys = Keys(cell, fingerprint(owner_key))
+    stored = None if force else Records(root).answer(keys.record)
+    if stored:
+        return stored
+    if cell.reason:
+        return _keep(root, _bare(cell, keys, known, "not_applicable", cell.reason))
+    return _evaluate(cell, keys, known, root, observer or Observer(), owner_key, force)
+
+
+def fingerprint(secret: bytes | None) -> str:
+    """What a record says of the owner's key: never the key."""
+    if secret is None:
+        return "derived from the seed"
+    return f"sha256:{hashlib.sha256(b'owner key' + secret).hexdigest()[:16]}"
+
+
+def equip(cell: Cell, root: Path) -> Cell:
+    """Fix what depends on this machine: device, threads, and which assets are here."""
+    for resolved in filter(None, (cell.dataset, cell.public, cell.space)):
+        for asset in resolved.spec.assets:
+            locate(asset, root)
+    unavailable = {}
+    for spec in cell.metrics:
+        try:
+            for asset in spec.assets:
+                locate(asset, root)
+        except AssetUnavailable as error:
+            unavailable[spec.name] = str(error)
+    return replace(
+        cell,
+        device=device_class(cell.request.device),
+        threads=cell.request.threads or available_threads(),
+        unavailable=unavailable,
+    )
+
+
+def _evaluate(
+    cell: Cell,
+    keys: Keys,
+    known: Registry,
+    root: Path,
+    observer: Observer,
+    secret: bytes | None,
+    force: str | None,
+) -> RunRecord:
+    """Run a cell; a failure of its own is a record, anything else is raised."""
+    from harness.engines.inline import run
+
+    try:
+        return run(
+            cell,
+            keys,
+            Store(root),
+            known,
+            observer,
+            lambda values: _full(cell, keys, known, values),
+            secret=secret,
+            force=force,
+        )
+    except CellTimedOut as error:
+        return _keep(root, _bare(cell, keys, known, "timeout", str(error)))
+    except (CellFailed, PluginError) as error:
+        return _keep(root, _bare(cell, keys, known, "failed", str(error)))
+
+
+def _used(
+    known: Registry, kind: str, resolved: Resolved, parameters: Mapping[str, Any] | None = None
+) -> Used:
+    return Used(
+        name=resolved.name,
+        version=resolved.spec.version,
+        distribution=known.origin(kind, resolved.name).distribution,
+        source_sha256=plugin_source(resolved),
+        config=resolved.config.model_dump(mode="json"),
+        resolved=dict(parameters or {}),
+    )
+
+
+def _common(cell: Cell, keys: Keys, known: Registry, resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """What every record of this cell says, whatever becomes of it."""
+    request: Request = cell.request
+    return {
+        "request": request,
+        "defense": tuple(_used(known, "defenses", d, resolved.get(d.name)) for d in cell.defenses),
+        "attack": _used(known, "attacks", cell.attack),
+        "dataset": _used(known, "datasets", cell.dataset),
+        "public": _used(known, "datasets", cell.public) if cell.public else None,
+        "victim": _used(known, "victims", cell.victim),
+        "space": _used(known, "spaces", cell.space),
+        "threat_model": request.threat_model,
+        "release_kind": cell.kind,
+        "channels_used": tuple(sorted(cell.main.channels)) if cell.main else (),
+        "seeds": {"seed": request.seed, "owner_key": keys.owner},
+        "device": cell.device,
+        "threads": cell.threads,
+        "environment": {"python": python_version(), "packages": package_versions()},
+        "code": code_state(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _bare(cell: Cell, keys: Keys, known: Registry, status: str, error: str) -> RunRecord:
+    """A record without scores; the first line of an error is its message, the rest its log."""
+    message, _, log = error.partition("\n")
+    values = {**_common(cell, keys, known, {}), "status": status, "error": message, "log": log}
+    return RunRecord(**values).sealed()
+
+
+def _full(cell: Cell, keys: Keys, known: Registry, values: dict[str, Any]) -> RunRecord:
+    common = _common(cell, keys, known, values.pop("resolved"))
+    quick = (QUICK_FLAG,) if cell.request.preset == "quick" else ()
+    values["flags"] = (*values["flags"], *quick)
+    return RunRecord(**common, **values, status="ok").sealed()
+
+
+def _keep(root: Path, record: RunRecord) -> RunRecord:
+    Records(root).save(record)
+    return record
+
+
+def check_stage(name: str | None) -> None:
+    """UsageError unless `name` is a stage that can be forced."""
+    if name is not None and name not in STAGES:
+        raise UsageError(f"'{name}' is not a stage; stages: {', '.join(STAGES)}.")
+
+
+def dry_run(**options: Any) -> dict[str, Any]:
+    """What `evaluate` would do: the cell, its channels, and which stages are stored."""
+    root = cache_root()
+    cell = equip(plan(make_request(**options), registry()), root)
+    keys = Keys(cell, fingerprint(None))
+    foreseen = {
+        "cell": f"{'+'.join(d.name for d in cell.defenses)} × {cell.attack.name}",
+        "dataset": cell.dataset.name,
+        "threat model": cell.threat_model.name,
+        "device": f"{cell.device}, {cell.threads} threads",
+    }
+    if cell.main is None:
+        return {**foreseen, "status": "not_applicable", "reason": cell.reason}
+    stored = {
+        stage: "stored" if Store(root).has(stage, key) else "to do"
+        for stage, key in keys.of(cell.main).items()
+    }
+    return {
+        **foreseen,
+        "release kind": cell.kind.value,
+        "channels": ", ".join(sorted(cell.main.channels)),
+        "companions": ", ".join(p.attack.name for p in cell.companions) or "none",
+        "stages": stored,
+    }

@@ -1,0 +1,172 @@
+"""The name under which each stage's output is stored.
+
+A key is SHA-256 over the stage, its code, the plugins' code and configs, the keys of its inputs
+and its seed axes. All keys of a cell follow from its plan: nothing has to run to know what is
+there already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from harness.api.assets import Asset
+from harness.api.knowledge import ReleaseKind
+from harness.plan import AttackPlan, Cell
+from harness.provenance import source_sha256
+from harness.selector import Resolved
+
+STAGES = ("load", "release", "train", "prepare", "attack", "judge")
+"""Stages in their order, as `--force` names them: forcing one forces all that come after it."""
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces: one text for one value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def sha256_of(value: Any) -> str:
+    """Hash of a JSON value."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def plugin_source(resolved: Resolved) -> str:
+    """Hash of a plugin's source: its class's module, its config's, and what they import."""
+    modules = {resolved.spec.factory.partition(":")[0], resolved.spec.config.__module__}
+    return source_sha256(*sorted(modules))
+
+
+def plugin_identity(resolved: Resolved) -> dict[str, Any]:
+    """What makes two uses of a plugin the same."""
+    return {
+        "name": resolved.name,
+        "version": resolved.spec.version,
+        "source": plugin_source(resolved),
+        "config": resolved.config.model_dump(mode="json"),
+    }
+
+
+def _asset_identity(asset: Asset) -> dict[str, str]:
+    return {file.name: file.digest for file in asset.files}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one cell's stages."""
+
+    cell: Cell
+    owner: str
+    """Fingerprint of the owner's key."""
+
+    def _key(self, stage: str, **inputs: Any) -> str:
+        code = source_sha256(f"harness.stages.{stage}")
+        return sha256_of({"stage": stage, "code": code, **inputs})
+
+    def _hardware(self) -> dict[str, Any]:
+        return {"device": self.cell.device, "threads": self.cell.threads}
+
+    def _dataset(self, resolved: Resolved) -> dict[str, Any]:
+        assets = {asset.name: _asset_identity(asset) for asset in resolved.spec.assets}
+        return {**plugin_identity(resolved), "assets": assets}
+
+    @cached_property
+    def load(self) -> str:
+        """Key of the splits."""
+        request = self.cell.request
+        return self._key(
+            "load",
+            dataset=self._dataset(self.cell.dataset),
+            public=self._dataset(self.cell.public) if self.cell.public else None,
+            sizes=request.sizes.model_dump(),
+            exact=[request.private_size, request.public_size, request.test_size],
+            seed=request.seed,
+        )
+
+    def release_of(self, defenses: tuple[Resolved, ...], kind: ReleaseKind) -> str:
+        """Key of what a stack releases."""
+        request = self.cell.request
+        trained = kind is not ReleaseKind.ENCODINGS
+        return self._key(
+            "release",
+            splits=self.load,
+            defenses=[plugin_identity(d) for d in defenses],
+            kind=kind,
+            space=plugin_identity(self.cell.space),
+            rounds=request.rounds,
+            victim=plugin_identity(self.cell.victim) if trained else None,
+            protocol=[request.batch_size, request.victim_epochs, request.bn_mode]
+            if kind is ReleaseKind.GRADIENTS
+            else None,
+            seed=request.seed,
+            owner=self.owner,
+            hardware=self._hardware() if trained else None,
+        )
+
+    @cached_property
+    def release(self) -> str:
+        """Key of the cell's release."""
+        return self.release_of(self.cell.defenses, self.cell.kind)
+
+    def train_of(self, defenses: tuple[Resolved, ...], kind: ReleaseKind) -> str:
+        """Key of the victim trained under a stack, with its utility."""
+        return self._key(
+            "train",
+            utility=source_sha256("harness.stages.utility"),
+            release=self.release_of(defenses, kind),
+            victim=plugin_identity(self.cell.victim),
+            seed=self.cell.request.seed,
+            hardware=self._hardware(),
+        )
+
+    def attack_of(self, plan: AttackPlan) -> str:
+        """Key of one attack's reconstruction."""
+        return self._key(
+            "attack",
+            release=self.release,
+            attack=plugin_identity(plan.attack),
+            channels=sorted(plan.channels),
+            threat_model=self.cell.threat_model.name,
+            seed=self.cell.request.seed,
+            hardware=self._hardware(),
+        )
+
+    def judge_of(self, plan: AttackPlan) -> str:
+        """Key of one attack's scores."""
+        metrics = [
+            [spec.name, spec.version, source_sha256(spec.factory.partition(":")[0])]
+            for spec in self.cell.metrics
+        ]
+        return self._key(
+            "judge",
+            reconstruction=self.attack_of(plan),
+            metrics=metrics,
+            unavailable=dict(self.cell.unavailable),
+            targets=self.cell.request.targets,
+            seed=self.cell.request.seed,
+        )
+
+    def of(self, plan: AttackPlan) -> dict[str, str]:
+        """The keys of all stages of one attack's evaluation, by stage."""
+        return {
+            "load": self.load,
+            "release": self.release,
+            "train": self.train_of(self.cell.defenses, self.cell.kind),
+            "attack": self.attack_of(plan),
+            "judge": self.judge_of(plan),
+        }
+
+    @cached_property
+    def record(self) -> str:
+        """Key of the finished record."""
+        plans = [plan for plan in (self.cell.main, *self.cell.companions) if plan]
+        return sha256_of(
+            {
+                "record": [self.judge_of(plan) for plan in plans],
+                "train": self.train_of(self.cell.defenses, self.cell.kind),
+                "request": self.cell.request.model_dump(mode="json"),
+                "code": source_sha256("harness.engines.inline"),
+            }
+        )

@@ -1,0 +1,152 @@
+"""From a request to a cell that can run, or the reason why it cannot. Pure: nothing is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from harness.api.errors import UsageError
+from harness.api.knowledge import (
+    Channel,
+    ReleaseKind,
+    ThreatModel,
+    release_kind,
+)
+from harness.api.specs import AttackSpec, MetricSpec, Stage
+from harness.registry import Registry
+from harness.request import Request
+from harness.selector import Resolved, Selection, parse_one, parse_stack, resolve
+
+KNOWLEDGE_OF_A_MIXTURE = frozenset({Channel.ENCODER, Channel.WEIGHTS, Channel.SOURCES})
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """One attack with the channels it will be given."""
+
+    attack: Resolved
+    kind: ReleaseKind
+    channels: frozenset[Channel]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One evaluation with every choice resolved. `reason` says why it cannot be, if it cannot."""
+
+    request: Request
+    defenses: tuple[Resolved, ...]
+    dataset: Resolved
+    public: Resolved | None
+    victim: Resolved
+    space: Resolved
+    threat_model: ThreatModel
+    metrics: tuple[MetricSpec, ...]
+    attack: Resolved
+    main: AttackPlan | None = None
+    companions: tuple[AttackPlan, ...] = ()
+    reason: str | None = None
+    device: str = "cpu"
+    threads: int = 1
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    """Metrics whose assets are not here, with the reason."""
+
+    @property
+    def kind(self) -> ReleaseKind:
+        """The kind of release the cell makes."""
+        return self.main.kind if self.main else ReleaseKind.ENCODINGS
+
+    @property
+    def encoding(self) -> Resolved | None:
+        """The encoding defense of the stack, if it has one."""
+        return next((d for d in self.defenses if d.spec.stage is Stage.ENCODING), None)
+
+
+def plan(request: Request, registry: Registry) -> Cell:
+    """Resolve every name and option; UsageError for what was typed wrong.
+
+    A cell that is well written and still cannot be (the attack's needs exceed the grants, say)
+    comes back with its reason.
+    """
+    defenses = _stack(request, registry)
+    cell = Cell(
+        request=request,
+        defenses=defenses,
+        dataset=_one(registry.dataset, request.dataset, request.preset),
+        public=_public(request, registry),
+        victim=_one(registry.victim, request.victim, request.preset),
+        space=_one(registry.space, request.space, request.preset),
+        threat_model=registry.threat_model(request.threat_model),
+        metrics=tuple(registry.specs("metrics")),
+        attack=_one(registry.attack, request.attack, request.preset),
+    )
+    return _with_attacks(cell, registry)
+
+
+def _one(find: object, text: str, preset: str) -> Resolved:
+    selection = parse_one(text)
+    spec = find(selection.name)  # type: ignore[operator]
+    return resolve(spec, selection, preset)
+
+
+def _public(request: Request, registry: Registry) -> Resolved | None:
+    if request.public is None:
+        return None
+    return _one(registry.dataset, request.public, request.preset)
+
+
+def _stack(request: Request, registry: Registry) -> tuple[Resolved, ...]:
+    selections = parse_stack(request.defense)
+    defenses = tuple(resolve(registry.defense(s.name), s, request.preset) for s in selections)
+    _check_stack(defenses, selections)
+    return defenses
+
+
+def _check_stack(defenses: tuple[Resolved, ...], selections: tuple[Selection, ...]) -> None:
+    names = [s.name for s in selections]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise UsageError(f"'{repeated[0]}' stands twice in the stack.")
+    encoders = [d.name for d in defenses if d.spec.stage is Stage.ENCODING]
+    if len(encoders) > 1:
+        raise UsageError(
+            f"A stack has at most one encoding defense; this one has {' and '.join(encoders)}."
+        )
+
+
+def _with_attacks(cell: Cell, registry: Registry) -> Cell:
+    chosen = _attack_plan(cell.attack, cell.threat_model)
+    if isinstance(chosen, str):
+        return replace(cell, reason=chosen)
+    return replace(cell, main=chosen, companions=_companions(cell, chosen, registry))
+
+
+def _attack_plan(attack: Resolved, threat_model: ThreatModel) -> AttackPlan | str:
+    """The first alternative of needs that is granted, or why none is."""
+    spec: AttackSpec = attack.spec
+    for needs in spec.needs:
+        if needs <= threat_model.grants:
+            channels = needs | (spec.optional & threat_model.grants)
+            return AttackPlan(attack, release_kind(needs), channels)
+    return _missing(spec, threat_model)
+
+
+def _missing(spec: AttackSpec, threat_model: ThreatModel) -> str:
+    gaps = [sorted(needs - threat_model.grants) for needs in spec.needs]
+    lacking = min(gaps, key=len)
+    granted = ", ".join(sorted(threat_model.grants)) or "nothing"
+    return (
+        f"ChannelNotGranted: '{spec.name}' needs {', '.join(lacking)}, which the threat model "
+        f"'{threat_model.name}' does not grant (it grants {granted}); ask for a stronger one "
+        "with --threat-model"
+    )
+
+
+def _companions(cell: Cell, main: AttackPlan, registry: Registry) -> tuple[AttackPlan, ...]:
+    plans = []
+    for spec in registry.specs("attacks"):
+        if spec.companion and spec.name != main.attack.name:
+            attack = resolve(spec, Selection(spec.name), cell.request.preset)
+            option = _attack_plan(attack, cell.threat_model)
+            if not isinstance(option, str) and option.kind is main.kind:
+                plans.append(option)
+    return tuple(plans)

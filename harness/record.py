@@ -1,0 +1,108 @@
+"""The record of one evaluated cell: canonical JSON with all of its provenance."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.checks import Flag
+from harness.keys import canonical_json, sha256_of
+from harness.request import Request
+from harness.scoring.summary import MetricScore
+from harness.stages.utility import Utility
+
+SCHEMA = "encoding-harness/record/1"
+VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
+"""What may differ between two runs of one cell; everything else is under the id."""
+
+Status = Literal["ok", "failed", "timeout", "not_applicable"]
+
+
+class Used(BaseModel):
+    """One plugin as it ran."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    version: str
+    distribution: str
+    source_sha256: str
+    config: dict[str, Any]
+    resolved: dict[str, float | int | str] = {}
+
+
+class Stored(BaseModel):
+    """One artifact by content."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    sha256: str
+    bytes: int
+
+
+class RunRecord(BaseModel):
+    """One cell: what was asked, what that resolved to, what came out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_: str = SCHEMA
+    id: str = ""
+    status: Status
+    error: str | None = None
+    request: Request
+    defense: tuple[Used, ...]
+    attack: Used
+    dataset: Used
+    public: Used | None = None
+    victim: Used
+    space: Used
+    threat_model: str
+    release_kind: str
+    channels_used: tuple[str, ...] = ()
+    splits: dict[str, int] = {}
+    seeds: dict[str, str | int] = {}
+    device: str
+    threads: int
+    utility: Utility | None = None
+    privacy: dict[str, MetricScore] = {}
+    companions: dict[str, dict[str, MetricScore]] = {}
+    diagnostics: dict[str, float] = {}
+    flags: tuple[Flag, ...] = ()
+    verdict: str = ""
+    artifacts: dict[str, Stored] = {}
+    timing: dict[str, float] = {}
+    peak_memory: dict[str, float] = {}
+    environment: dict[str, Any] = {}
+    code: dict[str, str | bool] = {}
+    created: str = ""
+    log: str = ""
+
+    def canonical(self) -> dict[str, Any]:
+        """As JSON values, `schema` under its own name."""
+        values = self.model_dump(mode="json")
+        return {"schema": values.pop("schema_"), **values}
+
+    def fingerprint(self) -> str:
+        """The id: a hash of everything that is not volatile."""
+        values = self.canonical()
+        asked = {k: v for k, v in values["request"].items() if k not in ("device", "threads")}
+        stable = {k: v for k, v in values.items() if k not in VOLATILE}
+        hashes = {name: stored["sha256"] for name, stored in values["artifacts"].items()}
+        return sha256_of({**stable, "request": asked, "artifacts": hashes})
+
+    def sealed(self) -> RunRecord:
+        """The same record with its id."""
+        return self.model_copy(update={"id": self.fingerprint()})
+
+    def json_text(self) -> str:
+        """Canonical JSON, one line."""
+        return canonical_json(self.canonical())
+
+
+def parse_record(values: dict[str, Any]) -> RunRecord:
+    """A record from JSON values."""
+    values = dict(values)
+    values["schema_"] = values.pop("schema", None)
+    return RunRecord.model_validate(values)

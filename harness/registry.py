@@ -1,0 +1,313 @@
+"""Finding plugins, and keeping a broken one from taking the others down.
+
+Plugins come from the entry-point group `harness.plugins` and from nowhere else, the built-in
+ones included. A declaration that cannot be used becomes a `Problem` that names its plugin and
+distribution; every other plugin stays.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any
+
+import pluggy
+from pydantic import BaseModel, ValidationError
+
+from harness.api import hooks
+from harness.api.assets import Asset
+from harness.api.errors import PluginError, UsageError, nearest
+from harness.api.knowledge import ThreatModel, release_kind
+from harness.api.specs import (
+    AttackSpec,
+    DatasetSpec,
+    DefenseSpec,
+    MetricSpec,
+    SpaceSpec,
+    Spec,
+    VictimSpec,
+)
+
+GROUP = "harness.plugins"
+OWN_DISTRIBUTION = "encoding-harness"
+NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
+
+KINDS: Mapping[str, type[Any]] = {
+    "defenses": DefenseSpec,
+    "attacks": AttackSpec,
+    "datasets": DatasetSpec,
+    "metrics": MetricSpec,
+    "victims": VictimSpec,
+    "spaces": SpaceSpec,
+    "threat_models": ThreatModel,
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a plugin was declared."""
+
+    distribution: str
+    version: str
+    entry_point: str
+    module: str
+
+    def __str__(self) -> str:
+        """As messages name it."""
+        return f"plugin '{self.entry_point}' of distribution '{self.distribution}'"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why something that a distribution declares cannot be used."""
+
+    origin: Origin
+    message: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"{self.origin}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One usable declaration and where it is from."""
+
+    spec: Any
+    origin: Origin
+
+
+@dataclass
+class Registry:
+    """All usable declarations by kind and name, and the problems of the others."""
+
+    entries: dict[str, dict[str, Registered]] = field(
+        default_factory=lambda: {kind: {} for kind in KINDS}
+    )
+    problems: list[Problem] = field(default_factory=list)
+
+    def _find(self, kind: str, name: str) -> Registered:
+        known = self.entries[kind]
+        if name not in known:
+            noun = kind.removesuffix("s").replace("_", " ")
+            raise UsageError(f"Unknown {noun} '{name}'.{nearest(name, known)}{self._blame(name)}")
+        return known[name]
+
+    def _blame(self, name: str) -> str:
+        """Point at a broken plugin that may have been meant."""
+        guilty = [p for p in self.problems if name in (p.origin.entry_point, p.origin.distribution)]
+        return "".join(f" ({problem})" for problem in guilty)
+
+    def origin(self, kind: str, name: str) -> Origin:
+        """Where a plugin was declared."""
+        return self._find(kind, name).origin
+
+    def defense(self, name: str) -> DefenseSpec:
+        """A defense's declaration; UsageError with the nearest name if there is none."""
+        spec: DefenseSpec = self._find("defenses", name).spec
+        return spec
+
+    def attack(self, name: str) -> AttackSpec:
+        """An attack's declaration."""
+        spec: AttackSpec = self._find("attacks", name).spec
+        return spec
+
+    def dataset(self, name: str) -> DatasetSpec:
+        """A dataset's declaration."""
+        spec: DatasetSpec = self._find("datasets", name).spec
+        return spec
+
+    def metric(self, name: str) -> MetricSpec:
+        """A metric's declaration."""
+        spec: MetricSpec = self._find("metrics", name).spec
+        return spec
+
+    def victim(self, name: str) -> VictimSpec:
+        """A victim's declaration."""
+        spec: VictimSpec = self._find("victims", name).spec
+        return spec
+
+    def space(self, name: str) -> SpaceSpec:
+        """A space's declaration."""
+        spec: SpaceSpec = self._find("spaces", name).spec
+        return spec
+
+    def threat_model(self, name: str) -> ThreatModel:
+        """A threat model."""
+        model: ThreatModel = self._find("threat_models", name).spec
+        return model
+
+    def specs(self, kind: str) -> list[Any]:
+        """All declarations of one kind, by name."""
+        return [entry.spec for _, entry in sorted(self.entries[kind].items())]
+
+    def assets(self) -> dict[str, Asset]:
+        """Every asset that a plugin declares, by name."""
+        owners = [spec for kind in ("datasets", "metrics", "spaces") for spec in self.specs(kind)]
+        return {asset.name: asset for owner in owners for asset in owner.assets}
+
+    def add(self, kind: str, spec: Any, origin: Origin) -> None:
+        """Take one declaration, or note why not."""
+        fault = _fault(kind, spec) or self._collision(kind, spec.name)
+        if fault:
+            self.problems.append(Problem(origin, fault))
+            return
+        self.entries[kind][spec.name] = Registered(spec, origin)
+
+    def _collision(self, kind: str, name: str) -> str | None:
+        taken = self.entries[kind].get(name)
+        if taken is None:
+            return None
+        noun = kind.removesuffix("s").replace("_", " ")
+        return f"its {noun} '{name}' is refused: {taken.origin} has that name already"
+
+
+def _fault(kind: str, spec: Any) -> str | None:
+    """Why a declaration cannot be used, or None."""
+    wanted = KINDS[kind]
+    if not isinstance(spec, wanted):
+        return f"harness_{kind} must return {wanted.__name__} objects; it returned {spec!r}"
+    if not NAME.fullmatch(spec.name):
+        return f"'{spec.name}' is not a name: lower-case words joined by - or _"
+    if isinstance(spec, Spec):
+        return _factory_fault(spec) or _config_fault(spec) or _needs_fault(spec)
+    return None
+
+
+def _factory_fault(spec: Spec) -> str | None:
+    if re.fullmatch(r"[\w.]+:\w+", spec.factory):
+        return None
+    return f"'{spec.name}': factory must read 'package.module:Class'; it reads '{spec.factory}'"
+
+
+def _config_fault(spec: Spec) -> str | None:
+    if not (isinstance(spec.config, type) and issubclass(spec.config, BaseModel)):
+        return f"'{spec.name}': config must be a pydantic model class; it is {spec.config!r}"
+    for name, preset in {"default": {}, **spec.presets}.items():
+        try:
+            spec.config.model_validate(preset)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            return (
+                f"'{spec.name}': preset '{name}' does not fit its config: {where}: {first['msg']}"
+            )
+    return None
+
+
+def _needs_fault(spec: Spec) -> str | None:
+    if not isinstance(spec, AttackSpec):
+        return None
+    if not spec.needs:
+        return f"'{spec.name}': needs names no alternative"
+    for needs in spec.needs:
+        try:
+            release_kind(needs)
+        except ValueError as error:
+            return f"'{spec.name}': {error}"
+    return None
+
+
+def _origin(point: EntryPoint) -> Origin:
+    name = point.dist.name if point.dist else "unknown"
+    version = point.dist.version if point.dist else "unknown"
+    return Origin(name, version, point.name, point.module)
+
+
+def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
+    """Built-ins first, then distributions by name: nobody takes another's name."""
+    name = _origin(point).distribution
+    return name != OWN_DISTRIBUTION, name, point.name
+
+
+def _import(point: EntryPoint, problems: list[Problem]) -> ModuleType | None:
+    try:
+        module: ModuleType = point.load()
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a stranger's import may raise anything
+        reason = f"cannot be imported: {type(error).__name__}: {error}"
+        problems.append(Problem(_origin(point), reason, traceback.format_exc()))
+        return None
+    return module
+
+
+def _misnamed(module: ModuleType) -> Iterator[str]:
+    """Hooks that pluggy would pass over in silence: misspelt, or without the marker."""
+    known = {f"harness_{kind}" for kind in KINDS}
+    for name, value in vars(module).items():
+        if not callable(value):
+            continue
+        marked = hasattr(value, f"{hooks.PROJECT}_impl")
+        if marked and name not in known:
+            yield f"there is no hook '{name}'.{nearest(name, known)}"
+        elif name in known and not marked:
+            yield f"'{name}' lacks @hookimpl, so it would not be called"
+
+
+def _declarations(
+    manager: pluggy.PluginManager, module: ModuleType
+) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for caller in manager.get_hookcallers(module) or []:
+        for implementation in caller.get_hookimpls():
+            if implementation.plugin is module and caller.has_spec():
+                yield caller.name.removeprefix("harness_"), implementation.function
+
+
+def _declare(registry: Registry, kind: str, hook: Callable[[], Any], origin: Origin) -> None:
+    try:
+        specs = list(hook())
+    except Exception as error:  # noqa: BLE001  a stranger's hook may raise anything
+        reason = f"harness_{kind} raised {type(error).__name__}: {error}"
+        registry.problems.append(Problem(origin, reason, traceback.format_exc()))
+        return
+    for spec in specs:
+        registry.add(kind, spec, origin)
+
+
+def _register(registry: Registry, manager: pluggy.PluginManager, point: EntryPoint) -> None:
+    origin = _origin(point)
+    module = _import(point, registry.problems)
+    if module is None or manager.is_registered(module):
+        return
+    registry.problems += [Problem(origin, fault) for fault in _misnamed(module)]
+    try:
+        manager.register(module, name=f"{origin.distribution}:{origin.entry_point}")
+    except pluggy.PluginValidationError as error:
+        registry.problems.append(Problem(origin, f"breaks a hook's signature: {error}"))
+        return
+    for kind, hook in _declarations(manager, module):
+        _declare(registry, kind, hook, origin)
+
+
+def build_registry(points: Iterable[EntryPoint]) -> Registry:
+    """A registry of the plugins behind these entry points."""
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    built = Registry()
+    for point in sorted(points, key=_precedence):
+        _register(built, manager, point)
+    return built
+
+
+@cache
+def registry() -> Registry:
+    """The registry of what is installed."""
+    return build_registry(entry_points(group=GROUP))
+
+
+def load_factory(spec: Spec, origin: Origin) -> type[Any]:
+    """Import the class that does a plugin's work; PluginError names the culprit."""
+    module, _, name = spec.factory.partition(":")
+    try:
+        factory: type[Any] = getattr(__import__(module, fromlist=[name]), name)
+    except Exception as error:  # a stranger's import may raise anything
+        raise PluginError(
+            f"{origin}: '{spec.name}' cannot be loaded from {spec.factory}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return factory

@@ -1,0 +1,113 @@
+"""What a user asks for: the one schema behind the command line, TOML files and records."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.api.errors import UsageError, nearest
+
+PresetName = Literal["quick", "standard", "paper"]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Sizes(BaseModel):
+    """How many images each split holds at most."""
+
+    model_config = ConfigDict(frozen=True)
+
+    private: int
+    public: int
+    test: int
+
+
+SIZES: dict[str, Sizes] = {
+    "quick": Sizes(private=1000, public=4000, test=2000),
+    "standard": Sizes(private=1000, public=20_000, test=10_000),
+    "paper": Sizes(private=10_000, public=40_000, test=10_000),
+}
+SECONDS: dict[str, float] = {"quick": 600.0, "standard": 3600.0, "paper": 86_400.0}
+
+
+class Request(BaseModel):
+    """One evaluation as asked for. Sizes left out come from the preset."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    defense: str = "singmix"
+    attack: str = "unet"
+    dataset: str = "fashion-mini"
+    public: str | None = Field(None, description="dataset of the public pool; the same if unset")
+    victim: str = "cnn"
+    space: str = "pixels"
+    threat_model: str = "informed"
+    preset: PresetName = "quick"
+    only: Literal["privacy", "utility"] | None = None
+    rounds: Count = Field(1, description="how often each image is encoded and released")
+    private_size: Count | None = None
+    public_size: Count | None = None
+    test_size: Count | None = None
+    targets: Count | None = Field(None, description="how many private images are judged")
+    batch_size: Count = Field(1, description="images per released gradient")
+    victim_epochs: int = Field(1, ge=0, description="age of the model whose gradients leave")
+    bn_mode: Literal["train", "eval"] = "train"
+    seed: int = Field(0, ge=0)
+    seconds: float | None = Field(None, gt=0, description="time limit of the attack")
+    megabytes: Count = Field(8192, description="memory limit of the attack")
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: Count | None = None
+
+    @model_validator(mode="after")
+    def _targets_fit(self) -> Request:
+        if self.targets and self.targets > self.sizes.private:
+            raise ValueError(
+                f"targets={self.targets} is more than the private images there are "
+                f"({self.sizes.private}); raise private_size or lower targets"
+            )
+        return self
+
+    @property
+    def sizes(self) -> Sizes:
+        """Sizes as asked, filled from the preset."""
+        default = SIZES[self.preset]
+        return Sizes(
+            private=self.private_size or default.private,
+            public=self.public_size or default.public,
+            test=self.test_size or default.test,
+        )
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds the attack may take."""
+        return self.seconds or SECONDS[self.preset]
+
+
+def make_request(**values: Any) -> Request:
+    """A validated request; UsageError says what is wrong and offers the nearest name."""
+    for name in values:
+        if name not in Request.model_fields:
+            raise UsageError(f"Unknown option '{name}'.{nearest(name, Request.model_fields)}")
+    try:
+        return Request(**values)
+    except ValidationError as error:
+        faults = (f"{_where(fault['loc'])}{fault['msg']}" for fault in error.errors())
+        raise UsageError("; ".join(faults)) from None
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    return f"{'.'.join(map(str, location))}: " if location else ""
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The options in a TOML file, unchecked."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.") from None

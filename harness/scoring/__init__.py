@@ -1,0 +1,1 @@
+"""How reconstructions become numbers: matching, nulls, intervals, summaries, the verdict."""

@@ -1,0 +1,147 @@
+"""Which private image each reconstruction is judged against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.api import CellFailed, Reconstruction, Scale
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Reconstructions in the order of the private images.
+
+    `images` [n_private, c, h, w] float32 in [0,1], zeros where there is none; `found`
+    [n_private] bool says where there is one. `unnamed` is how many reconstructions the truth
+    had to be consulted for, because the attack did not name their targets; 0 if it did.
+    """
+
+    images: Tensor
+    found: Tensor
+    unnamed: int = 0
+
+
+def match(
+    reconstruction: Reconstruction,
+    truth: Tensor,
+    scale: Scale,
+    sources: Tensor | None = None,
+    attack: str = "",
+) -> Matched:
+    """Give each private image (`truth` [n, c, h, w] in [0,1]) at most one reconstruction.
+
+    `sources` [rounds·n] is the primary private image of each encoding, for `rows`. Raises
+    CellFailed, naming the attack, where what it returned cannot be judged.
+    """
+    who = f"attack '{attack}'" if attack else "the attack"
+    try:
+        images = _unit(_checked(reconstruction, truth), scale, truth)
+        named = _named(reconstruction, len(images), len(truth), sources)
+    except ValueError as error:
+        raise CellFailed(f"{who} returned {error}") from None
+    targets = assign(images, truth) if named is None else named
+    return _scatter(images, targets, truth, unnamed=len(images) if named is None else 0)
+
+
+def assign(images: Tensor, truth: Tensor) -> Tensor:
+    """The one-to-one matching of least total squared error: [m] int64 indices into `truth`.
+
+    Both in [0,1], m ≤ n. Hungarian algorithm on the m×n distances.
+    """
+    import torch
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(squared_distances(images, truth).numpy())
+    return torch.from_numpy(columns[rows.argsort()])
+
+
+def squared_distances(images: Tensor, truth: Tensor) -> Tensor:
+    """‖a_i − b_j‖² up to a constant of each row, [m, n] float32 on the CPU.
+
+    ‖a‖² is left out: it is the same for every column, so no assignment depends on it.
+    """
+    import torch
+
+    b = truth.flatten(1)
+    centre = b.mean(0)
+    b = b - centre
+    energy = b.square().sum(1)
+    chunks = torch.split(images.flatten(1), CHUNK_ROWS)
+    return torch.cat([(energy - 2 * (a - centre) @ b.T).cpu() for a in chunks])
+
+
+def _checked(reconstruction: Reconstruction, truth: Tensor) -> Tensor:
+    """The images, if they are ones; ValueError says what they are instead."""
+    images = reconstruction.images
+    if images is None:
+        raise ValueError("no images")
+    if images.ndim == 0 or images.shape[1:] != truth.shape[1:]:
+        wanted = ", ".join(map(str, truth.shape[1:]))
+        raise ValueError(f"images of shape {tuple(images.shape)}; wanted (m, {wanted})")
+    if len(images) > len(truth):
+        raise ValueError(f"{len(images)} reconstructions of {len(truth)} private images")
+    bad = (~images.isfinite()).flatten(1).any(1).sum().item()
+    if bad:
+        raise ValueError(f"NaN or infinite values in {bad} of {len(images)} images")
+    return images
+
+
+def _unit(images: Tensor, scale: Scale, truth: Tensor) -> Tensor:
+    """Standardised images to [0,1], clamped, on the truth's device."""
+    return scale.restore(images.to(truth)).clamp(0, 1)
+
+
+def _named(
+    reconstruction: Reconstruction, count: int, n_private: int, sources: Tensor | None
+) -> Tensor | None:
+    """The target of each reconstruction, or None where the attack named none."""
+    if reconstruction.targets is not None and reconstruction.rows is not None:
+        raise ValueError("both `targets` and `rows`; one of them says what is meant")
+    if reconstruction.targets is not None:
+        return _distinct(_indices("targets", reconstruction.targets, count, n_private))
+    if reconstruction.rows is None:
+        return None
+    if sources is None:
+        raise ValueError("`rows`, but this release has no encodings to count")
+    rows = _indices("rows", reconstruction.rows, count, len(sources))
+    return _distinct(sources.cpu()[rows])
+
+
+def _indices(name: str, indices: Tensor, count: int, limit: int) -> Tensor:
+    """`indices` on the CPU, if there are `count` whole numbers in 0..limit-1."""
+    indices = indices.detach().cpu()
+    if indices.shape != (count,) or indices.is_floating_point() or indices.is_complex():
+        got = f"{indices.dtype} of shape {tuple(indices.shape)}"
+        raise ValueError(f"`{name}` as {got}; wanted {count} whole numbers, one per image")
+    indices = indices.long()
+    low, high = (int(indices.min()), int(indices.max())) if count else (0, 0)
+    if low < 0 or (count and high >= limit):
+        raise ValueError(f"`{name}` from {low} to {high}; they count from 0 to {limit - 1}")
+    return indices
+
+
+def _distinct(targets: Tensor) -> Tensor:
+    """`targets`, if none of them comes twice."""
+    counts = targets.bincount(minlength=1)
+    if counts.max() > 1:
+        twice = int(counts.argmax())
+        raise ValueError(f"more than one reconstruction of private image {twice}")
+    return targets
+
+
+def _scatter(images: Tensor, targets: Tensor, truth: Tensor, unnamed: int) -> Matched:
+    """Reconstructions put where their targets are."""
+    import torch
+
+    index = targets.to(truth.device)
+    placed = torch.zeros_like(truth)
+    placed[index] = images
+    found = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
+    found[index] = True
+    return Matched(placed, found, unnamed)

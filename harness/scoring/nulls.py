@@ -1,0 +1,92 @@
+"""Reconstructions made without the release: what an attacker has before anything leaks.
+
+Where an attack does not name its targets, the judge pairs its images with the truth in hand,
+and that pairing alone lifts unrelated images by more than a decibel. So the nulls of such an
+attack get the same help. As many of their guesses as the attack made are matched one to one
+with the private images; the private images left over keep the null's guess for them. This goes
+for the class means too. They do name their target, by its label; but that naming is one of the
+assignments the matching may choose, so matching can only bring them nearer, and the null stays
+the strongest that the same help allows. The mean image is one guess for all: nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.api import Samples, Stream
+from harness.scoring.matching import assign
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MEAN, CLASS_MEAN, RANDOM = "mean_image", "class_mean", "random_public"
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Nulls:
+    """`images` by null's name, each [n, c, h, w] in [0,1]; `notes` say what was not to be had."""
+
+    images: Mapping[str, Tensor]
+    notes: tuple[str, ...] = ()
+
+
+def make_nulls(public: Samples, truth: Samples, classes: tuple[str, ...], stream: Stream) -> Nulls:
+    """The three nulls for each private image; `truth` has images in [0,1].
+
+    `public` may be uint8 or in [0,1]. Deterministic given `stream`.
+    """
+    means, counts = _class_means(public, truth.images, len(classes))
+    mean = (means * counts.view(-1, 1, 1, 1)).sum(0) / counts.sum()
+    empty = counts == 0
+    means[empty] = mean
+    labels = truth.labels.to(means.device)
+    picks = stream.integers(len(public), len(truth))
+    images = {
+        MEAN: mean.expand_as(truth.images),
+        CLASS_MEAN: means[labels],
+        RANDOM: public[picks.to(public.images.device)].unit().images.to(truth.images),
+    }
+    return Nulls(images, _notes(classes, empty.cpu(), labels.cpu()))
+
+
+def match_nulls(nulls: Nulls, truth: Tensor, guesses: int) -> Nulls:
+    """The nulls of an attack that made `guesses` reconstructions and named none of them."""
+    images = {
+        name: images if name == MEAN else _match(images, truth, guesses)
+        for name, images in nulls.images.items()
+    }
+    return Nulls(images, nulls.notes)
+
+
+def _match(images: Tensor, truth: Tensor, guesses: int) -> Tensor:
+    matched = images.clone()
+    matched[assign(images[:guesses], truth).to(images.device)] = images[:guesses]
+    return matched
+
+
+def _class_means(public: Samples, like: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Mean public image of each class [classes, c, h, w] in [0,1], and how many each has.
+
+    Works in chunks: a public pool of bytes is never held as floats at once.
+    """
+    import torch
+
+    sums = torch.zeros(classes, *like.shape[1:], device=like.device, dtype=like.dtype)
+    for start in range(0, len(public), CHUNK):
+        part = public[slice(start, start + CHUNK)].unit()
+        sums.index_add_(0, part.labels.to(like.device), part.images.to(like))
+    counts = public.labels.bincount(minlength=classes).to(like)
+    return sums / counts.clamp(min=1).view(-1, 1, 1, 1), counts
+
+
+def _notes(classes: tuple[str, ...], empty: Tensor, labels: Tensor) -> tuple[str, ...]:
+    """One sentence for each class of the private images that the public pool lacks."""
+    return tuple(
+        f"no public image of class '{classes[label]}': {CLASS_MEAN} falls back on {MEAN} for "
+        f"its {count} private images"
+        for label, count in enumerate(labels.bincount().tolist())
+        if count and empty[label]
+    )

@@ -1,0 +1,75 @@
+"""What the numbers mean, in one sentence. No wording here calls a defense safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.scoring.summary import MetricScore
+
+MAIN_METRIC = "snr_db"
+
+
+def main_metric(privacy: Mapping[str, MetricScore]) -> str | None:
+    """SNR where it was scored, else the first metric that was, else None."""
+    scored = [name for name, score in privacy.items() if score.unavailable is None]
+    return MAIN_METRIC if MAIN_METRIC in scored else next(iter(scored), None)
+
+
+def verdict(privacy: Mapping[str, MetricScore]) -> str:
+    """One sentence for people on what an attack gained over what was known before."""
+    name = main_metric(privacy)
+    if name is None:
+        reasons = sorted({score.unavailable or "" for score in privacy.values()})
+        return f"Nothing was scored ({'; '.join(reasons) or 'no metrics'}), so nothing is known."
+    return _sentence(name, privacy[name])
+
+
+def _sentence(name: str, score: MetricScore) -> str:
+    null = f"the best null ({_plain(score.null_name)}, {_number(score, score.null)})"
+    if score.gain_ci is None:
+        return (
+            f"Too few targets ({score.n}) for an interval: the gain of {_gain(name, score)} over "
+            f"{null} may be chance."
+        )
+    low, high = (_number(score, bound, signed=True) for bound in score.gain_ci)
+    interval = f"95% interval {low} to {high}"
+    if score.gain_ci[0] > 0:
+        return (
+            f"The release leaks: reconstructions are {_gain(name, score)} closer to the private "
+            f"images than {null}, {interval}; {_worst(score)}."
+        )
+    if score.gain_ci[1] < 0:
+        return (
+            f"This attack does worse than guessing, {_gain(name, score)} behind {null}, "
+            f"{interval}, so it says nothing about the defense."
+        )
+    return (
+        f"No gain shown over {null}: {_gain(name, score, signed=True)}, {interval}; a stronger "
+        f"attack may do better, and {_worst(score)}."
+    )
+
+
+def _plain(name: str | None) -> str:
+    return (name or "none").replace("_", " ")
+
+
+def _gain(name: str, score: MetricScore, signed: bool = False) -> str:
+    """The gain with its unit, or with its metric's name where that has none."""
+    gain = score.gain if signed or score.gain is None else abs(score.gain)
+    size = _number(score, gain, signed)
+    return size if score.unit == "dB" else f"{size} ({name})"
+
+
+def _number(score: MetricScore, value: float | None, signed: bool = False) -> str:
+    """`3.2 dB`, `+0.031`: one decimal for decibels, three for the rest."""
+    if value is None:
+        return "unknown"
+    digits = 1 if score.unit == "dB" else 3
+    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+    return f"{text} dB" if score.unit == "dB" else text
+
+
+def _worst(score: MetricScore) -> str:
+    return f"the image that leaks most (target {score.worst_index}) scores " + _number(
+        score, score.worst
+    )

@@ -1,0 +1,112 @@
+"""The language of plugin choice: `gradprune[p=0.9]+mixup[k=4]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from harness.api.errors import UsageError, nearest
+from harness.api.specs import Spec
+
+TERM = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s*")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """One plugin as written: its name and its options, still text."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One plugin as it will run: its declaration, and its config with every default filled."""
+
+    spec: Any
+    config: BaseModel
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        name: str = self.spec.name
+        return name
+
+
+def parse_stack(text: str) -> tuple[Selection, ...]:
+    """Parse a `+`-joined stack; UsageError shows what could not be read."""
+    return tuple(parse_one(term, text) for term in _split(text))
+
+
+def _split(text: str) -> list[str]:
+    """Split at the `+` outside brackets: `1e+2` inside them is a number."""
+    return re.split(r"\+(?![^\[]*\])", text)
+
+
+def parse_one(term: str, whole: str | None = None) -> Selection:
+    """Parse `name` or `name[key=value,…]`."""
+    match = TERM.fullmatch(term)
+    if not match:
+        raise UsageError(
+            f"Cannot read '{term.strip()}' in '{whole or term}': "
+            "write name or name[option=value,option=value]."
+        )
+    return Selection(match["name"], _options(match["options"] or "", term))
+
+
+def _options(text: str, term: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key or not value:
+            raise UsageError(f"Cannot read '{part}' in '{term.strip()}': write option=value.")
+        if key in options:
+            raise UsageError(f"'{key}' is given twice in '{term.strip()}'.")
+        options[key] = value
+    return options
+
+
+def resolve(spec: Spec, selection: Selection, preset: str) -> Resolved:
+    """Fill a config: defaults, then the preset, then what was written."""
+    options = dict(selection.options)
+    chosen = options.pop("preset", None)
+    if chosen is not None and chosen not in spec.presets:
+        raise UsageError(f"'{spec.name}' has no preset '{chosen}'.{nearest(chosen, spec.presets)}")
+    _check_names(spec, options)
+    values = {**spec.presets.get(chosen or preset, {}), **_typed(spec, options)}
+    try:
+        return Resolved(spec, spec.config.model_validate(values))
+    except ValidationError as error:
+        raise UsageError(_explain(spec, error)) from None
+
+
+def _typed(spec: Spec, options: Mapping[str, str]) -> dict[str, Any]:
+    """`none` means no value, where the option may have none."""
+    fields = spec.config.model_fields
+    return {
+        key: None if value.lower() == "none" and _optional(fields[key].annotation) else value
+        for key, value in options.items()
+    }
+
+
+def _optional(annotation: Any) -> bool:
+    return type(None) in getattr(annotation, "__args__", ())
+
+
+def _check_names(spec: Spec, options: Mapping[str, str]) -> None:
+    known = {*spec.config.model_fields, "preset"}
+    for key in options:
+        if key not in known:
+            raise UsageError(f"'{spec.name}' has no option '{key}'.{nearest(key, known)}")
+
+
+def _explain(spec: Spec, error: ValidationError) -> str:
+    faults = [
+        f"{'.'.join(map(str, fault['loc'])) or 'options'}={fault['input']!r}: {fault['msg']}"
+        for fault in error.errors()
+    ]
+    return f"'{spec.name}': {'; '.join(faults)}. See: harness describe {spec.name}"

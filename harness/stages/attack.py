@@ -1,0 +1,69 @@
+"""Attack: a view goes to a process of its own, a reconstruction comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from harness.api import Budget, CellFailed, Progress, Reconstruction
+from harness.worker.jobs import unpack
+from harness.worker.process import AttackProcess, Spent
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What an attack brought back, and what it took."""
+
+    reconstruction: Reconstruction
+    spent: Spent
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What an attack learned before the release, and what it took."""
+
+    tensors: Mapping[str, Tensor]
+    spent: Spent
+
+
+def learn(
+    process: AttackProcess, view: Path, out: Path, budget: Budget, progress: Progress
+) -> Learned:
+    """Let the attack prepare on a view that holds nothing of the release."""
+    job = {"action": "prepare", "view": str(view), "out": str(out)}
+    spent = process.ask(job, budget, progress)
+    return Learned(_tensors(out / "prepared.safetensors"), spent)
+
+
+def attack(
+    process: AttackProcess,
+    view: Path,
+    out: Path,
+    prepared: Path,
+    budget: Budget,
+    progress: Progress,
+) -> Attacked:
+    """Let the attack at the release, given what it has prepared."""
+    job = {
+        "action": "reconstruct",
+        "view": str(view),
+        "out": str(out),
+        "prepared": str(prepared),
+    }
+    spent = process.ask(job, budget, progress)
+    diagnostics = json.loads((out / "diagnostics.json").read_text(encoding="utf-8"))
+    found = unpack(_tensors(out / "reconstruction.safetensors"), diagnostics)
+    return Attacked(found, spent)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, FileNotFoundError) as error:
+        raise CellFailed(f"the attack left no readable result: {error}") from None

@@ -1,0 +1,161 @@
+"""The first stage: from what a dataset holds to private, public and test images."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.api import Collection, IntegrityError, Samples, Splits, Stream, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Adapt = Callable[[Samples], Samples]
+Contents = set[bytes]
+"""SHA-256 of images' bytes. 60 000 of CIFAR-10's size take 0.15 s."""
+
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as Pillow's conversion to grey
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class SplitSizes:
+    """How many images each split holds; those named in `at_most` may hold fewer."""
+
+    private: int
+    public: int
+    test: int
+    at_most: frozenset[str] = frozenset()
+
+
+def _contents(images: Tensor) -> list[bytes]:
+    """One hash per image of [n, c, h, w]; equal exactly where the bytes are."""
+    rows = images.contiguous().numpy()
+    return [hashlib.sha256(row).digest() for row in rows]
+
+
+def _grey_or_colour(images: Tensor, channels: int) -> Tensor:
+    """Float images [n, c, h, w] with `channels` channels: grey repeated, or colour as luma."""
+    have = images.shape[1]
+    if have == channels:
+        return images
+    if have == 1:
+        return images.expand(-1, channels, -1, -1)
+    if (have, channels) != (3, 1):
+        raise UsageError(f"public images of {have} channels cannot stand in for {channels}")
+    return (images * images.new_tensor(_LUMA).view(3, 1, 1)).sum(1, keepdim=True)
+
+
+def _resized(samples: Samples, like: Tensor) -> Samples:
+    """Images in the channels, size and number type of `like` [n, c, h, w]."""
+    from torch.nn.functional import interpolate
+
+    floats = interpolate(samples.unit().images, like.shape[-2:], mode="bilinear", antialias=True)
+    floats = _grey_or_colour(floats, like.shape[1]).clamp(0, 1)
+    images = floats if like.is_floating_point() else (floats * 255).round().to(like.dtype)
+    return Samples(images, samples.labels)
+
+
+def _adapted(samples: Samples, like: Tensor) -> Samples:
+    """Images in the shape and number type of `like`; unchanged where they have them."""
+    if samples.images.shape[1:] == like.shape[1:] and samples.images.dtype == like.dtype:
+        return samples
+    starts = range(0, max(len(samples), 1), _CHUNK)
+    return _joined([_resized(samples[i : i + _CHUNK], like) for i in starts])
+
+
+def _unchanged(samples: Samples) -> Samples:
+    return samples
+
+
+def _joined(parts: list[Samples]) -> Samples:
+    import torch
+
+    images = torch.cat([part.images for part in parts])
+    return Samples(images, torch.cat([part.labels for part in parts]))
+
+
+def _draw(
+    name: str,
+    samples: Samples,
+    count: int,
+    stream: Stream,
+    taken: Contents,
+    *,
+    at_most: bool,
+    adapt: Adapt,
+) -> Samples:
+    """The first `count` images of a seeded order whose content is not in `taken`.
+
+    Reads no more images than it needs. Raises UsageError when there are too few, unless
+    `at_most` allows that.
+    """
+    import torch
+
+    order = stream.stream(split=name).permutation(len(samples))
+    kept = [adapt(samples[:0])]
+    missing = count
+    while missing and len(order):
+        rows, order = order[:missing], order[missing:]
+        some = adapt(samples[rows])
+        fresh = [i for i, content in enumerate(_contents(some.images)) if content not in taken]
+        kept.append(some[torch.tensor(fresh, dtype=torch.int64)])
+        missing -= len(fresh)
+    if missing and not at_most:
+        raise UsageError(_too_few(name, count, count - missing, len(samples)))
+    return _joined(kept)
+
+
+def _too_few(name: str, asked: int, found: int, available: int) -> str:
+    note = "" if found == available else f" ({available} less those of the other splits)"
+    return f"{asked} {name} images were asked for, and there are {found}{note}."
+
+
+def _check_sizes(sizes: SplitSizes) -> None:
+    if sizes.private < 1 or sizes.public < 0 or sizes.test < 0:
+        raise UsageError(
+            "the private split needs at least one image, and no split fewer than none; asked "
+            f"for {sizes.private} private, {sizes.public} public and {sizes.test} test images."
+        )
+
+
+def _check_disjoint(splits: Iterable[tuple[str, Samples]]) -> None:
+    """Raises IntegrityError if any image content is in two splits."""
+    seen: dict[bytes, str] = {}
+    for name, samples in splits:
+        contents = set(_contents(samples.images))
+        for content in contents & seen.keys():
+            raise IntegrityError(
+                f"an image of the {seen[content]} split is also in the {name} split "
+                f"(sha256 {content.hex()[:16]}…); splits must be disjoint by content."
+            )
+        seen |= dict.fromkeys(contents, name)
+
+
+def load(
+    collection: Collection, public: Collection | None, sizes: SplitSizes, stream: Stream
+) -> Splits:
+    """Draw private, public and test images, disjoint by content.
+
+    Private images come from `collection.train`, public ones from the rest of it or from
+    `public.train`, resized (antialiased bilinear) and converted to the private images' channels,
+    their labels kept. Test images come from `collection.test`. An image that occurs twice stays
+    on the private side. Each split has an order of its own, drawn from `stream`.
+
+    Raises UsageError when a split asks for more than there is, IntegrityError when splits meet.
+    """
+    _check_sizes(sizes)
+
+    def draw(name: str, samples: Samples, taken: Contents, adapt: Adapt = _unchanged) -> Samples:
+        spare = name in sizes.at_most
+        return _draw(name, samples, getattr(sizes, name), stream, taken, adapt=adapt, at_most=spare)
+
+    private = draw("private", collection.train, set())
+    taken = set(_contents(private.images))
+    pool = collection.train if public is None else public.train
+    others = draw("public", pool, taken, lambda samples: _adapted(samples, private.images))
+    test = draw("test", collection.test, taken | set(_contents(others.images)))
+    _check_disjoint([("private", private), ("public", others), ("test", test)])
+    return Splits(private, others, test, collection.scale, collection.classes)

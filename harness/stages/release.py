@@ -1,0 +1,279 @@
+"""Make what leaves the owner, and what the owner keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from harness.api import (
+    Progress,
+    Recipe,
+    Release,
+    ReleaseKind,
+    Samples,
+    Scale,
+    Splits,
+    Stream,
+    UsageError,
+    Victim,
+)
+from harness.stages.encoding import Rounds, encode_rounds, plain_round
+from harness.stages.inference import correct, outputs
+from harness.stages.stack import Stack
+from harness.stages.train import INPUT_SHAPE, OWNER_MODEL, state
+from harness.stages.training import (
+    cut_at,
+    fit,
+    fresh,
+    gradient_streams,
+    objective,
+    protect,
+    seeded,
+    silent,
+    spans,
+)
+
+Embed = Callable[[Tensor], Tensor]
+Tensors = dict[str, Tensor]
+
+CHUNK = 4096
+"""Images that are brought into the space at a time."""
+
+
+@dataclass(frozen=True)
+class ReleaseProtocol:
+    """How much is released, and at what moment of the owner's training.
+
+    `rounds` T of encoding. Gradients: `batches` of `batch_size`, of the model as it was after
+    `victim_epochs` of its training (0: at initialisation), BatchNorm in the mode `bn_mode`.
+    `embed` takes images [n,c,h,w] in [0,1] into the space, standardised; None is pixels.
+    """
+
+    rounds: int = 1
+    batch_size: int = 1
+    batches: int = 8
+    victim_epochs: int = 1
+    bn_mode: Literal["train", "eval"] = "train"
+    embed: Embed | None = None
+
+
+def release(
+    splits: Splits,
+    stack: Stack,
+    kind: ReleaseKind,
+    victim: Victim[Any],
+    protocol: ReleaseProtocol,
+    *,
+    owner: Stream,
+    board: Stream,
+    device: torch.device,
+    progress: Progress = silent,
+) -> Release:
+    """One release of `kind`. Encoding runs on the CPU, training on `device`.
+
+    For features the owner trains its model inside, in full; it stays among the secrets as
+    `owner_model.*`, from which `train` brings it back. For gradients training stops early.
+    """
+    private = embedded(splits.private, splits.scale, protocol.embed)
+    rounds = _rounds(splits, private, stack, kind, protocol=protocol, owner=owner)
+    if kind is ReleaseKind.ENCODINGS:
+        tensors = {"encodings": rounds.images, "labels": rounds.labels}
+        return Release(kind, tensors, rounds.secrets, rounds.resolved)
+    classes = len(splits.classes)
+    shape = tuple(rounds.images.shape[2:])
+    model = fresh(victim, shape, classes, board.stream(what="victim"), device=device)
+    inside = Inside(model, victim.config, stack, rounds, owner, device, progress)
+    if kind is ReleaseKind.FEATURES:
+        return _features(inside, private)
+    return _gradients(inside, private, protocol)
+
+
+def embedded(samples: Samples, scale: Scale, embed: Embed | None) -> Samples:
+    """Samples in the space of the encodings, float32, made chunk by chunk to spare memory."""
+    convert = embed or scale.standardise
+    images = torch.empty(0)
+    for span in spans(len(samples), CHUNK):
+        part = convert(samples[span].unit().images)
+        if span.start == 0:
+            images = torch.empty((len(samples), *part.shape[1:]))
+        images[span] = part
+    return Samples(images, samples.labels)
+
+
+def _rounds(
+    splits: Splits,
+    private: Samples,
+    stack: Stack,
+    kind: ReleaseKind,
+    *,
+    protocol: ReleaseProtocol,
+    owner: Stream,
+) -> Rounds:
+    """What is released as encodings, or trained on inside: there plain images keep their order."""
+    classes = len(splits.classes)
+    if stack.encoding is None:
+        if kind is not ReleaseKind.ENCODINGS:
+            return plain_round(private, classes)
+        return encode_rounds(
+            private, private[:0], stack, owner, classes=classes, rounds=protocol.rounds
+        )
+    public = embedded(splits.public, splits.scale, protocol.embed)
+    return encode_rounds(private, public, stack, owner, classes=classes, rounds=protocol.rounds)
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The owner's own training: a fresh model, the material, and the stack that guards it."""
+
+    model: nn.Sequential
+    recipe: Recipe
+    stack: Stack
+    rounds: Rounds
+    owner: Stream
+    device: torch.device
+    progress: Progress
+
+    def train(self, epochs: int | None = None) -> None:
+        """Train `model` in place: to the end, or as far as it is after so many epochs."""
+        recipe = self.recipe.model_copy(update={"epochs": max(self.recipe.epochs, epochs or 0)})
+        fit(
+            self.model,
+            self.rounds.images,
+            self.rounds.labels,
+            recipe,
+            self.owner.stream(what="training"),
+            device=self.device,
+            stack=self.stack,
+            stop_after=epochs,
+            progress=self.progress,
+        )
+
+    def facts(self, private: Samples) -> dict[str, float | int | str]:
+        """The accuracy on the private images, and what the victim takes."""
+        logits = outputs(self.model, private.images, self.device)
+        shape = "x".join(map(str, self.rounds.images.shape[2:]))
+        accuracy = correct(logits, private.labels) / len(private)
+        return {"train_accuracy": accuracy, INPUT_SHAPE: shape}
+
+
+def _features(inside: Inside, private: Samples) -> Release:
+    """h(x) of the private images in their order, and h; the head does not leave."""
+    inside.train()
+    h, _ = cut_at(inside.model, inside.recipe.cut)
+    features = {"features": outputs(h, private.images, inside.device)}
+    return Release(
+        ReleaseKind.FEATURES,
+        features | prefixed("feature_encoder.", state(h)),
+        prefixed(OWNER_MODEL, state(inside.model)),
+        inside.rounds.resolved,
+        inside.facts(private),
+    )
+
+
+def _gradients(inside: Inside, private: Samples, protocol: ReleaseProtocol) -> Release:
+    """Protected gradients of the first batches, and the model they were taken at."""
+    rows = _first_rows(inside.rounds, protocol)
+    inside.train(protocol.victim_epochs)
+    weights = prefixed("model.", state(inside.model))
+    facts = inside.facts(private)
+    gradients, statistics = _batch_gradients(inside, rows, protocol)
+    secrets = {"batch_labels": rows["labels"], **_mixture(rows), **statistics}
+    return Release(
+        ReleaseKind.GRADIENTS,
+        prefixed("gradients.", gradients) | weights,
+        secrets,
+        inside.rounds.resolved,
+        facts | {"victim_epochs": protocol.victim_epochs, "bn_mode": protocol.bn_mode},
+    )
+
+
+def _mixture(rows: Tensors) -> Tensors:
+    return {name: rows[name] for name in ("weights", "sources")}
+
+
+def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
+    """The first batches [batches,b,...] of the material, round after round."""
+    available = rounds.images.shape[0] * rounds.images.shape[1]
+    wanted = protocol.batches * protocol.batch_size
+    if wanted > available:
+        raise UsageError(
+            f"{protocol.batches} batches of {protocol.batch_size} need {wanted} images, "
+            f"and there are {available}: ask for fewer batches, or more private images or rounds"
+        )
+    named = {"images": rounds.images, "labels": rounds.labels, **rounds.secrets}
+    return {name: _batched(rows, protocol) for name, rows in named.items()}
+
+
+def _batched(rows: Tensor, protocol: ReleaseProtocol) -> Tensor:
+    batches, size = protocol.batches, protocol.batch_size
+    first = rows.flatten(0, 1)[: batches * size].clone()
+    return first.view(batches, size, *rows.shape[2:])
+
+
+def _batch_gradients(
+    inside: Inside, rows: Tensors, protocol: ReleaseProtocol
+) -> tuple[Tensors, Tensors]:
+    """By parameter: the protected gradient of each batch's loss; and each BatchNorm's view of it.
+
+    The loss is that of training: soft-label cross entropy with the stack's penalties.
+    """
+    model, stack, device = inside.model, inside.stack, inside.device
+    model.train(protocol.bn_mode == "train")
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = {
+        name: torch.empty((protocol.batches, *p.shape))
+        for name, p in zip(names, parameters, strict=True)
+    }
+    with (
+        seeded(inside.owner.stream(what="gradients"), device),
+        batch_statistics(model) as seen,
+        objective(model, model, inside.recipe.cut, stack) as loss_of,
+    ):
+        for i in range(protocol.batches):
+            loss = loss_of(rows["images"][i].to(device), rows["labels"][i].to(device))
+            taken = dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+            streams = gradient_streams(stack, inside.owner, batch=i)
+            for name, gradient in protect(taken, stack, streams).items():
+                gradients[name][i] = gradient
+    return gradients, {name: torch.stack(values) for name, values in seen.items()}
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[Mapping[str, list[Tensor]]]:
+    """Collect, while open, the mean and biased variance of what enters each BatchNorm.
+
+    Named `bn_statistics.<layer>.mean` and `.var`, one [channels] for each forward pass.
+    """
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, _BatchNorm)}
+    seen: dict[str, list[Tensor]] = {}
+
+    def watch(layer: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        mean_of, var_of = f"bn_statistics.{layer}.mean", f"bn_statistics.{layer}.var"
+        seen[mean_of], seen[var_of] = [], []
+
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            x = inputs[0].detach()
+            dims = [d for d in range(x.ndim) if d != 1]
+            var, mean = torch.var_mean(x, dim=dims, correction=0)
+            seen[mean_of].append(mean.cpu())
+            seen[var_of].append(var.cpu())
+
+        return hook
+
+    handles = [m.register_forward_pre_hook(watch(name)) for name, m in layers.items()]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """The same tensors under longer names."""
+    return {f"{prefix}{name}": value for name, value in tensors.items()}

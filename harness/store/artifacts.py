@@ -1,0 +1,182 @@
+"""Outputs of stages on disk: `artifacts/<stage>/<key>/{tensors.safetensors,facts.json}`.
+
+`facts.json` carries the tensors' hash; a folder without it was never finished. Folders appear by
+rename, so another process sees all of an artifact or nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.api.errors import IntegrityError
+from harness.store.paths import disk_errors, scratch_folder, write_atomically
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TENSORS = "tensors.safetensors"
+FACTS = "facts.json"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One stage's output: tensors, and JSON facts."""
+
+    tensors: Mapping[str, Tensor]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store:
+    """All artifacts and records below one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _folder(self, stage: str, key: str) -> Path:
+        return self.root / "artifacts" / stage / key
+
+    def has(self, stage: str, key: str) -> bool:
+        """Whether a finished artifact is there; its bytes are checked on reading."""
+        with disk_errors(self.root):
+            return (self._folder(stage, key) / FACTS).exists()
+
+    def obtain(
+        self, stage: str, key: str, make: Callable[[], Artifact], *, force: bool = False
+    ) -> tuple[Artifact, bool]:
+        """The artifact of a key, made if it is not there; and whether it was.
+
+        Processes that want the same artifact take turns, so it is made once.
+        """
+        if not force and self.has(stage, key):
+            return self.read(stage, key), True
+        started = time.time()
+        with self.lock(f"{stage}-{key}"):
+            if self.has(stage, key) and (not force or self._newer(stage, key, started)):
+                return self.read(stage, key), True
+            made = make()
+            self.write(stage, key, made)
+            return made, False
+
+    def _newer(self, stage: str, key: str, moment: float) -> bool:
+        """Whether someone else remade an artifact while this process waited."""
+        return (self._folder(stage, key) / FACTS).stat().st_mtime > moment
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Hold a lock between processes; the system frees it when its holder dies."""
+        from filelock import FileLock
+
+        with disk_errors(self.root):
+            (self.root / "locks").mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.root / "locks" / f"{name}.lock")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def write(self, stage: str, key: str, artifact: Artifact) -> None:
+        """Store an artifact, in place of one that is there."""
+        from safetensors.torch import save_file
+
+        with scratch_folder(self.root, stage) as scratch, disk_errors(self.root):
+            tensors = {name: t.detach().cpu().contiguous() for name, t in artifact.tensors.items()}
+            _checked_save(save_file, tensors, scratch / TENSORS)
+            facts = {**_digest(scratch / TENSORS), "facts": dict(artifact.facts)}
+            write_atomically(scratch / FACTS, json.dumps(facts, sort_keys=True).encode())
+            _replace(scratch, self._folder(stage, key))
+
+    def read(self, stage: str, key: str) -> Artifact:
+        """Read an artifact; IntegrityError if its bytes are not what was written."""
+        from safetensors.torch import load_file
+
+        folder = self._folder(stage, key)
+        facts = self.check(folder)
+        with disk_errors(folder):
+            tensors = load_file(folder / TENSORS)
+            os.utime(folder)
+        return Artifact(tensors, facts["facts"])
+
+    def check(self, folder: Path) -> dict[str, Any]:
+        """What is stored beside an artifact's tensors; IntegrityError if they are not those."""
+        facts = self._facts(folder)
+        with disk_errors(folder):
+            tensors = folder / TENSORS
+            if not tensors.exists() or _digest(tensors)["sha256"] != facts["sha256"]:
+                raise _corrupt(folder, "its tensors do not have the hash they were stored with")
+        return facts
+
+    def _facts(self, folder: Path) -> dict[str, Any]:
+        with disk_errors(folder):
+            text = (folder / FACTS).read_bytes()
+        try:
+            facts: dict[str, Any] = json.loads(text)
+            facts["sha256"], facts["bytes"], facts["facts"]
+        except (ValueError, KeyError, TypeError):
+            raise _corrupt(folder, "its facts cannot be read") from None
+        return facts
+
+    def identity(self, stage: str, key: str) -> dict[str, str | int]:
+        """The hash and size of a stored artifact's tensors, and its key."""
+        facts = self._facts(self._folder(stage, key))
+        return {"key": key, "sha256": facts["sha256"], "bytes": facts["bytes"]}
+
+    def tensors_path(self, stage: str, key: str) -> Path:
+        """The file with an artifact's tensors."""
+        return self._folder(stage, key) / TENSORS
+
+    def remove(self, stage: str, key: str) -> None:
+        """Drop one artifact."""
+        with disk_errors(self.root):
+            shutil.rmtree(self._folder(stage, key), ignore_errors=True)
+
+
+def _digest(path: Path) -> dict[str, str | int]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
+
+
+def _checked_save(
+    save: Callable[[dict[str, Tensor], Path], None], tensors: dict[str, Tensor], path: Path
+) -> None:
+    """Save tensors; safetensors words a full disk in its own error, turned back into OSError."""
+    import errno
+
+    from safetensors import SafetensorError
+
+    try:
+        save(tensors, path)
+    except SafetensorError as error:
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            if os.strerror(number) in str(error) or f"os error {number}" in str(error):
+                raise OSError(number, os.strerror(number), str(path)) from error
+        raise
+
+
+def _replace(scratch: Path, folder: Path) -> None:
+    """Move a finished folder into place; an old one steps aside first."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists():
+        aside = scratch.with_name(f"{scratch.name}-old")
+        folder.rename(aside)
+        scratch.rename(folder)
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        scratch.rename(folder)
+
+
+def _corrupt(folder: Path, reason: str) -> IntegrityError:
+    return IntegrityError(
+        f"The cache is corrupt: {folder}: {reason}. "
+        "`harness cache verify --remove` drops what is corrupt; then run the same command again."
+    )

@@ -1,0 +1,75 @@
+"""Where things live on this machine, and writing them so that a kill leaves nothing half done."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.api.errors import StoreError
+
+ENVIRONMENT = "HARNESS_CACHE"
+ADVICE = {
+    errno.ENOSPC: f"free some space, run `harness cache prune`, or set {ENVIRONMENT} elsewhere",
+    errno.EDQUOT: f"free some space, run `harness cache prune`, or set {ENVIRONMENT} elsewhere",
+    errno.EACCES: f"make it writable or set {ENVIRONMENT} to a folder that is",
+    errno.EPERM: f"make it writable or set {ENVIRONMENT} to a folder that is",
+    errno.EROFS: f"set {ENVIRONMENT} to a folder that can be written",
+    errno.ENOTDIR: f"a file is in the way; remove it or set {ENVIRONMENT} elsewhere",
+    errno.EEXIST: f"a file is in the way; remove it or set {ENVIRONMENT} elsewhere",
+}
+
+
+def cache_root() -> Path:
+    """The folder of everything kept between runs: `$HARNESS_CACHE`, or the user's cache."""
+    chosen = os.environ.get(ENVIRONMENT)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("encoding-harness", appauthor=False)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn the system's refusals into a StoreError that says where and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        advice = ADVICE.get(error.errno, f"check the disk or set {ENVIRONMENT} elsewhere")
+        where = error.filename or path
+        raise StoreError(f"{where}: {error.strerror or error}; {advice}.") from error
+
+
+@contextmanager
+def scratch_folder(root: Path, label: str) -> Iterator[Path]:
+    """A fresh folder below the root, removed at the end whatever happens."""
+    with disk_errors(root):
+        (root / "tmp").mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{label}-{os.getpid()}-", dir=root / "tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file that is either wholly there or not at all."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise

@@ -1,0 +1,82 @@
+"""Records on disk: `records/<id>.json`, and which record answers which cell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.api.errors import IntegrityError, UsageError
+from harness.store.paths import disk_errors, write_atomically
+
+if TYPE_CHECKING:
+    from harness.record import RunRecord
+
+
+class Records:
+    """The records below one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, identity: str) -> Path:
+        """Where a record lies."""
+        return self.root / "records" / f"{identity}.json"
+
+    def gallery(self, identity: str) -> Path:
+        """Where a record's picture lies."""
+        return self.root / "galleries" / f"{identity}.png"
+
+    def _cell(self, key: str) -> Path:
+        return self.root / "cells" / key
+
+    def save(self, record: RunRecord, cell: str | None = None) -> None:
+        """Keep a record; a successful one also answers its cell from now on."""
+        write_atomically(self.path(record.id), record.json_text().encode() + b"\n")
+        if cell:
+            write_atomically(self._cell(cell), record.id.encode())
+
+    def answer(self, cell: str) -> RunRecord | None:
+        """The record of a cell that has been evaluated before."""
+        with disk_errors(self.root):
+            if not self._cell(cell).exists():
+                return None
+            identity = self._cell(cell).read_text(encoding="utf-8", errors="replace")
+            return self.load(self.path(identity)) if self.path(identity).exists() else None
+
+    def load(self, path: Path) -> RunRecord:
+        """Read a record and check it against its id."""
+        from pydantic import ValidationError
+
+        from harness.record import parse_record
+
+        with disk_errors(path):
+            data = path.read_bytes()
+        try:
+            record = parse_record(json.loads(data))
+        except (ValueError, ValidationError, TypeError, AttributeError) as error:
+            raise IntegrityError(f"{path} is not a record: {_first_line(error)}") from None
+        if record.fingerprint() != record.id:
+            raise IntegrityError(f"{path} has been changed: its contents do not match its id.")
+        return record
+
+    def find(self, text: str) -> RunRecord:
+        """A record by path, id, or the beginning of an id."""
+        if (path := Path(text)).is_file():
+            return self.load(path)
+        matches = sorted((self.root / "records").glob(f"{_literal(text)}*.json"))
+        if len(matches) == 1:
+            return self.load(matches[0])
+        if matches:
+            raise UsageError(f"'{text}' is the beginning of {len(matches)} records; write more.")
+        raise UsageError(f"There is no record '{text}': give a file, or an id as evaluate prints.")
+
+
+def _literal(text: str) -> str:
+    from glob import escape
+
+    return escape(text.replace("/", "_"))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,75 @@
+"""Looking after the cache: what it holds, what may go, what is corrupt."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.api.errors import IntegrityError
+from harness.store.artifacts import FACTS, Store
+from harness.store.paths import cache_root, disk_errors
+from harness.store.records import Records
+
+DAY = 86_400.0
+
+
+def summary() -> dict[str, Any]:
+    """Where the cache is, and how many artifacts, records and bytes are in it."""
+    root = cache_root()
+    stages: dict[str, tuple[int, int]] = {}
+    with disk_errors(root):
+        for folder in _artifact_folders(root):
+            count, size = stages.get(folder.parent.name, (0, 0))
+            stages[folder.parent.name] = (count + 1, size + _bytes(folder))
+        records = len(list((root / "records").glob("*.json")))
+        assets = _bytes(root / "assets")
+    return {"root": str(root), "artifacts": stages, "records": records, "assets_bytes": assets}
+
+
+def _artifact_folders(root: Path) -> Iterator[Path]:
+    for path in sorted((root / "artifacts").glob(f"*/*/{FACTS}")):
+        yield path.parent
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def prune(days: float) -> tuple[int, int]:
+    """Drop artifacts unused for `days`, and what killed runs left; returns count and bytes."""
+    root = cache_root()
+    horizon = time.time() - days * DAY
+    count = size = 0
+    with disk_errors(root):
+        for folder in _artifact_folders(root):
+            if folder.stat().st_mtime <= horizon:
+                count, size = count + 1, size + _bytes(folder)
+                shutil.rmtree(folder)
+        for left in (root / "tmp").glob("*"):
+            if left.stat().st_mtime <= min(horizon, time.time() - DAY):
+                shutil.rmtree(left, ignore_errors=True)
+    return count, size
+
+
+def verify(*, remove: bool) -> list[str]:
+    """Check all hashes; names what is corrupt, and drops it if asked to."""
+    root = cache_root()
+    faults = []
+    for folder in _artifact_folders(root):
+        try:
+            Store(root).check(folder)
+        except IntegrityError as error:
+            faults.append(str(error).partition(". `")[0])
+            if remove:
+                shutil.rmtree(folder)
+    for path in sorted((root / "records").glob("*.json")):
+        try:
+            Records(root).load(path)
+        except IntegrityError as error:
+            faults.append(str(error))
+            if remove:
+                path.unlink()
+    return faults

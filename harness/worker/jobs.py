@@ -1,0 +1,76 @@
+"""The two things an attack's process does: prepare, and reconstruct."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from harness.api import Attack, Progress, Reconstruction
+from harness.registry import load_factory, registry
+from harness.worker.folder import Frame, open_view, read_frame
+
+IMAGES, TARGETS, ROWS, CLAIM = "images", "targets", "rows", "claims."
+
+
+def _attack(frame: Frame) -> Attack[Any]:
+    known = registry()
+    spec = known.attack(frame.attack.name)
+    factory = load_factory(spec, known.origin("attacks", spec.name))
+    attack: Attack[Any] = factory(spec.config.model_validate(frame.attack.config))
+    return attack
+
+
+def prepare(folder: Path, out: Path, _: str | None, progress: Progress) -> None:
+    """Let an attack learn from what it holds before the release, and keep what it learned."""
+    frame = read_frame(folder)
+    view = open_view(folder, frame)
+    torch.manual_seed(view.rng.stream(what="torch").seed())
+    learned = _attack(frame).prepare(view, frame.budget, progress)
+    save_file(_plain(learned), out / "prepared.safetensors")
+
+
+def reconstruct(folder: Path, out: Path, prepared: str | None, progress: Progress) -> None:
+    """Let an attack at the release, and keep what it brings back."""
+    frame = read_frame(folder)
+    view = open_view(folder, frame)
+    learned = load_file(prepared, device=str(view.device)) if prepared else {}
+    torch.manual_seed(view.rng.stream(what="torch").seed())
+    found = _attack(frame).reconstruct(view, learned, frame.budget, progress)
+    if not isinstance(found, Reconstruction):
+        raise TypeError(f"reconstruct must return a Reconstruction, not {type(found).__name__}")
+    save_file(pack(found), out / "reconstruction.safetensors")
+    diagnostics = {name: float(value) for name, value in found.diagnostics.items()}
+    (out / "diagnostics.json").write_text(json.dumps(diagnostics), encoding="utf-8")
+
+
+def _plain(tensors: Any) -> dict[str, Tensor]:
+    return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+
+
+def pack(found: Reconstruction) -> dict[str, Tensor]:
+    """A reconstruction's tensors by name."""
+    named = {IMAGES: found.images, TARGETS: found.targets, ROWS: found.rows}
+    tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
+    tensors |= {CLAIM + name: tensor for name, tensor in found.claims.items()}
+    return _plain(tensors)
+
+
+def unpack(tensors: dict[str, Tensor], diagnostics: dict[str, float]) -> Reconstruction:
+    """The inverse of `pack`."""
+    claims = {
+        name.removeprefix(CLAIM): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(CLAIM)
+    }
+    return Reconstruction(
+        images=tensors.get(IMAGES),
+        targets=tensors.get(TARGETS),
+        rows=tensors.get(ROWS),
+        claims=claims,
+        diagnostics=diagnostics,
+    )

@@ -1,0 +1,181 @@
+"""The parent's side of an attack's process: start it, ask it, watch it, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from harness.api.errors import CellFailed, CellTimedOut
+from harness.api.plugins import Progress
+from harness.api.view import Budget
+
+LOOK_EVERY = 0.2
+LOG_LINES = 12
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one job took."""
+
+    seconds: float
+    megabytes: float
+
+
+class AttackProcess:
+    """A fresh process that has imported torch and waits for one attack's jobs."""
+
+    def __init__(self, log: Path, threads: int) -> None:
+        self.log = log
+        self._file = log.open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "harness.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._file,
+            env=_environment(threads),
+            start_new_session=True,
+        )
+        self._buffer = b""
+        self._peak = 0.0
+
+    def __enter__(self) -> AttackProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._file):
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def ask(self, job: Mapping[str, Any], budget: Budget, progress: Progress) -> Spent:
+        """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails."""
+        self._write(job)
+        deadline = time.monotonic() + budget.seconds
+        while True:
+            for message in self._messages():
+                if "progress" in message:
+                    progress(*message["progress"])
+                elif "error" in message:
+                    raise CellFailed(self._with_log(message["error"]))
+                elif "done" in message:
+                    return Spent(message["seconds"], max(message["peak_mb"], self._peak))
+            self._watch(deadline, budget)
+
+    def _write(self, job: Mapping[str, Any]) -> None:
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise CellFailed(self._with_log(self._death())) from None
+
+    def _messages(self) -> list[dict[str, Any]]:
+        """What has come since the last look, waiting a moment for it."""
+        assert self._process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(LOOK_EVERY):
+                return []
+        data = os.read(self._process.stdout.fileno(), 1 << 16)
+        if not data:
+            raise CellFailed(self._with_log(self._death()))
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        return [json.loads(line) for line in lines if line]
+
+    def _watch(self, deadline: float, budget: Budget) -> None:
+        if time.monotonic() > deadline:
+            raise CellTimedOut(
+                self._with_log(f"the attack did not end within {budget.seconds:g} s")
+            )
+        used = self._resident_megabytes()
+        self._peak = max(self._peak, used)
+        if used > budget.megabytes:
+            raise CellFailed(
+                self._with_log(f"the attack used {used:.0f} MB; its limit is {budget.megabytes} MB")
+            )
+
+    def _resident_megabytes(self) -> float:
+        try:
+            root = psutil.Process(self._process.pid)
+            family = [root, *root.children(recursive=True)]
+            return sum(float(process.memory_info().rss) for process in family) / 2**20
+        except psutil.Error:
+            return 0.0
+
+    def _death(self) -> str:
+        code = self._process.wait()
+        if code < 0:
+            return f"the attack's process was killed by {signal.Signals(-code).name}"
+        return f"the attack's process ended with exit code {code}"
+
+    def _with_log(self, message: str) -> str:
+        tail = log_tail(self.log)
+        return f"{message}\n{tail}" if tail else message
+
+
+def log_tail(path: Path) -> str:
+    """The last lines of a log, whatever its bytes."""
+    lines = path.read_bytes().decode(errors="replace").strip().splitlines()
+    return "\n".join(lines[-LOG_LINES:])
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """The parent's environment, with bounded threads and without what names the owner's side."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
+    return {**inherited, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+
+
+class Workers:
+    """Attack processes, with one started ahead while other stages still compute."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self._folder = folder
+        self._threads = threads
+        self._spare: AttackProcess | None = None
+        self._count = 0
+
+    def warm(self) -> None:
+        """Start the next process now, so that importing torch costs nobody a wait."""
+        if self._spare is None:
+            self._count += 1
+            log = self._folder / f"worker-{self._count}.log"
+            self._spare = AttackProcess(log, self._threads)
+
+    def take(self) -> AttackProcess:
+        """A fresh process, for one attack."""
+        self.warm()
+        taken, self._spare = self._spare, None
+        assert taken is not None
+        return taken
+
+    def close(self) -> None:
+        """End the spare one."""
+        if self._spare:
+            self._spare.close()
+            self._spare = None

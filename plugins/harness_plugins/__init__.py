@@ -1,0 +1,1 @@
+"""The built-in plugins: one package each, found through entry points like anyone's."""

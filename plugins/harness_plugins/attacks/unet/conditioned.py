@@ -1,0 +1,155 @@
+"""The conditioned denoiser: what a linear attacker would say, corrected by a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+
+from harness.api import Channel
+from harness_plugins.attacks.unet import training
+from harness_plugins.attacks.unet.evidence import Evidence, inputs_of, weigh
+from harness_plugins.attacks.unet.network import Denoiser
+from harness_plugins.attacks.unet.prior import Prior, learn_prior
+from harness_plugins.attacks.unet.rows import (
+    Rows,
+    encode,
+    exercise_rows,
+    names_targets,
+    released_rows,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.api import Progress, Samples, View
+    from harness_plugins.attacks.unet import UNetConfig
+
+# Images of one exercise: as many as meet in a release's mixtures, few enough for the memory.
+_GROUP = 4000
+
+
+def build(view: View, config: UNetConfig) -> Denoiser:
+    """An untrained network for what this view will hold."""
+    planes, vector = inputs_of(view.shape[0], view.classes, view.has(Channel.LABELS))
+    network = Denoiser(planes, vector, view.shape[0], config.base)
+    return network.to(view.device, memory_format=torch.channels_last)
+
+
+def learn(view: View, config: UNetConfig, progress: Progress) -> dict[str, Tensor]:
+    """Prior, network and shares, from public images alone."""
+    school = _School(view, config)
+    best = school.examine(0.0, -torch.inf)
+    for epoch in range(config.epochs):
+        school.teach(epoch)
+        best = school.examine(*best)
+        progress(epoch + 1, config.epochs, f"held-out SNR {best[1]:.2f} dB")
+    return school.kept
+
+
+def estimate(view: View, config: UNetConfig, prepared: Mapping[str, Tensor]) -> Tensor:
+    """[n, *view.shape]: each image of all rounds, or of each row where none is named."""
+    prior, network = Prior.of(prepared), build(view, config)
+    training.restore(network, dict(prepared))
+    rounds = len(view.encodings) if names_targets(view) else 1
+    evidence = weigh(prior, (released_rows(view, turn) for turn in range(rounds)))
+    linear, net = prepared["shares"].tolist()
+    if rounds > 1:
+        linear, net = _shares_of_rounds(view, config, prior, network, rounds)
+    start = evidence.mean + linear * evidence.linear
+    return view.scale.clamp(start + net * _corrections(network, evidence))
+
+
+def _shares_of_rounds(
+    view: View, config: UNetConfig, prior: Prior, network: Denoiser, rounds: int
+) -> tuple[float, float]:
+    """Shares for many rounds: how many there are was not known in training."""
+    held_out, _ = _parted(view, config)
+    exam = weigh(prior, _exercise(view, held_out, "exam", range(rounds), named=True))
+    clamp, truth = view.scale.clamp, held_out.images
+    linear, _ = training.best_share(exam.mean, exam.linear, truth, clamp)
+    start = exam.mean + linear * exam.linear
+    net, _ = training.best_share(start, _corrections(network, exam), truth, clamp)
+    return linear, net
+
+
+def _parted(view: View, config: UNetConfig) -> tuple[Samples, Samples]:
+    """Public images that are held out, and those that are trained on."""
+    pool = view.public[: config.images]
+    held = min(1000, max(2, len(pool) // 10))
+    return pool[:held], pool[held:]
+
+
+def _exercise(
+    view: View, samples: Samples, use: str, turns: Iterable[int], *, named: bool
+) -> Iterable[Rows]:
+    for turn in turns:
+        encoded = encode(view, samples, view.rng.stream(use=use, turn=turn))
+        yield exercise_rows(view, encoded, named)
+
+
+def _corrections(network: Denoiser, evidence: Evidence) -> Tensor:
+    network.eval()
+    with torch.no_grad():
+        parts = zip(evidence.planes.split(256), evidence.vector.split(256), strict=True)
+        return torch.cat([network(planes, vector) for planes, vector in parts])
+
+
+class _School:
+    """A network in training, and the best that the held-out images have seen of it."""
+
+    def __init__(self, view: View, config: UNetConfig) -> None:
+        self.view, self.config = view, config
+        self.named = view.has(Channel.SOURCES) and view.has(Channel.N_PRIVATE)
+        self.held_out, self.samples = _parted(view, config)
+        sample = self.samples[:_GROUP]
+        first = encode(view, sample, view.rng.stream(use="prior"))
+        self.prior = learn_prior(view, self.samples, sample, first, config.components)
+        self.exam = self._evidence(self.held_out, "exam", 0)
+        self.linear = self._linear_share()
+        self.network = build(view, config)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.lr)
+        steps = config.epochs * self._steps_of_an_epoch()
+        self.scheduler = training.schedule(self.optimizer, steps)
+        self.kept: dict[str, Tensor] = {}
+
+    def _steps_of_an_epoch(self) -> int:
+        groups = torch.empty(len(self.samples)).chunk(-(-len(self.samples) // _GROUP))
+        return sum(-(-len(group) // self.config.batch) for group in groups)
+
+    def _evidence(self, samples: Samples, use: str, turn: int) -> Evidence:
+        return weigh(self.prior, _exercise(self.view, samples, use, [turn], named=self.named))
+
+    def _linear_share(self) -> float:
+        clamp, truth = self.view.scale.clamp, self.held_out.images
+        return training.best_share(self.exam.mean, self.exam.linear, truth, clamp)[0]
+
+    def teach(self, epoch: int) -> None:
+        """One pass over fresh encodings of the public images, in groups that meet in mixtures."""
+        order = self.view.rng.stream(use="order", epoch=epoch).permutation(len(self.samples))
+        groups = order.to(self.view.device).chunk(-(-len(order) // _GROUP))
+        for number, group in enumerate(groups):
+            self._lesson(self.samples[group], epoch * len(groups) + number)
+
+    def _lesson(self, samples: Samples, turn: int) -> None:
+        evidence = self._evidence(samples, "train", turn)
+
+        def loss_of(index: Tensor) -> Tensor:
+            few = evidence[index]
+            guess = few.mean + self.linear * few.linear + self.network(few.planes, few.vector)
+            return training.log_error(guess, samples.images[index]).mean()
+
+        batches = torch.arange(len(samples), device=self.view.device).split(self.config.batch)
+        training.train_epoch(self.network, self.optimizer, self.scheduler, batches, loss_of)
+
+    def examine(self, share: float, score: float) -> tuple[float, float]:
+        """The best share and score so far; the state that reached them is kept."""
+        start = self.exam.mean + self.linear * self.exam.linear
+        change = _corrections(self.network, self.exam)
+        now = training.best_share(start, change, self.held_out.images, self.view.scale.clamp)
+        if now[1] <= score:
+            return share, score
+        shares = torch.tensor([self.linear, now[0]])
+        self.kept = {**training.snapshot(self.network), **self.prior.tensors(), "shares": shares}
+        return now

@@ -1,0 +1,76 @@
+"""The paper's U-Net: a bare encoding in, a clamped image out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+
+from harness_plugins.attacks.unet import training
+from harness_plugins.attacks.unet.network import UNet
+from harness_plugins.attacks.unet.rows import encode, names_targets
+from harness_plugins.resizing import fit_images, resize
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.api import Progress, View
+    from harness_plugins.attacks.unet import UNetConfig
+
+_LAMBDA_TV = 1e-4
+
+
+def build(view: View, config: UNetConfig) -> UNet:
+    """Plain DoubleConv blocks with ReLU (appendix F)."""
+    channels = view.shape[0]
+    network = UNet(channels, channels, config.base, normalised=False, from_zero=False)
+    return network.to(view.device)
+
+
+def learn(view: View, config: UNetConfig, progress: Progress) -> dict[str, Tensor]:
+    """L1 + 1e-4 TV by Adam, on public images encoded anew each epoch, at their resolution."""
+    samples = view.public[: config.images]
+    network = build(view, config)
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.lr)
+    for epoch in range(config.epochs):
+        encoded = encode(view, samples, view.rng.stream(use="train", epoch=epoch))
+        inputs = encoded.images.to(view.device)
+        size = inputs.shape[-2:]
+        losses: list[float] = []
+
+        def loss_of(index: Tensor) -> Tensor:
+            images = view.scale.clamp(network(inputs[index]))  # noqa: B023 - used at once
+            loss = _loss(images, resize(samples.images[index], *size))  # noqa: B023
+            losses.append(float(loss.detach()))  # noqa: B023
+            return loss
+
+        order = view.rng.stream(use="order", epoch=epoch).permutation(len(samples))
+        batches = order.to(view.device).split(config.batch)
+        training.train_epoch(network, optimizer, None, batches, loss_of)
+        progress(epoch + 1, config.epochs, f"L1 {sum(losses) / len(losses):.3f}")
+    return training.snapshot(network)
+
+
+def _loss(images: Tensor, truth: Tensor) -> Tensor:
+    across = (images[..., 1:] - images[..., :-1]).abs().mean()
+    down = (images[..., 1:, :] - images[..., :-1, :]).abs().mean()
+    return (images - truth).abs().mean() + _LAMBDA_TV * (across + down)
+
+
+def estimate(view: View, config: UNetConfig, prepared: Mapping[str, Tensor]) -> Tensor:
+    """[n, *view.shape]: the mean over rounds where targets are named, else the first round."""
+    network = build(view, config)
+    training.restore(network, dict(prepared))
+    if not names_targets(view):
+        return _apply(view, network, view.encodings[0])
+    total = view.encodings.new_zeros(view.n_private, *view.shape)
+    for encodings, sources in zip(view.encodings, view.sources[:, :, 0], strict=True):
+        total[sources] += _apply(view, network, encodings)
+    return total / len(view.encodings)
+
+
+def _apply(view: View, network: UNet, encodings: Tensor) -> Tensor:
+    with torch.no_grad():
+        parts = [view.scale.clamp(network(batch)) for batch in encodings.split(256)]
+    return fit_images(torch.cat(parts), view.shape)

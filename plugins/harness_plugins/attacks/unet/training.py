@@ -1,0 +1,84 @@
+"""Training against the metric, with a held-out slice that has the last word."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# A squared error a pixel below this (40 dB) is as good as none: log would chase it for ever.
+_ERROR_FLOOR = 1e-4
+_SHARES = tuple(step / 20 for step in range(21))
+
+
+def log_error(images: Tensor, truth: Tensor) -> Tensor:
+    """[n] natural logarithm of the squared error a pixel: minus the SNR, up to a constant."""
+    error = (images - truth).flatten(1).square().mean(1)
+    return (error + _ERROR_FLOOR).log()
+
+
+def snr_db(images: Tensor, truth: Tensor) -> float:
+    """Mean over images of 10·log10(Σx² / Σ(x−x̂)²), capped at 120 dB each."""
+    error = (images - truth).flatten(1).square().sum(1).clamp(min=1e-12)
+    signal = truth.flatten(1).square().sum(1).clamp(min=1e-12)
+    return float((10 * (signal / error).log10()).clamp(-120, 120).mean())
+
+
+def best_share(start: Tensor, change: Tensor, truth: Tensor, clamp: Clamp) -> tuple[float, float]:
+    """The share s in [0,1] of a change that serves best, and the SNR of start + s·change."""
+    scored = [(snr_db(clamp(start + share * change), truth), share) for share in _SHARES]
+    score, share = max(scored, key=lambda pair: (pair[0], -pair[1]))
+    return share, score
+
+
+def schedule(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
+    """A short warm-up, then a cosine to zero over `steps` steps."""
+    warm = max(1, steps // 20)
+
+    def factor(step: int) -> float:
+        if step < warm:
+            return (step + 1) / warm
+        return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+
+def train_epoch(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LambdaLR | None,
+    batches: tuple[Tensor, ...],
+    loss_of: Callable[[Tensor], Tensor],
+) -> None:
+    """One pass: `loss_of` gives the loss of the rows it is asked for."""
+    network.train()
+    for index in batches:
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(index).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+
+
+def snapshot(network: nn.Module) -> dict[str, Tensor]:
+    """A copy of the weights, by name, laid out plainly as files want them."""
+    plain = torch.contiguous_format
+    state = network.state_dict()
+    return {f"net.{name}": value.clone(memory_format=plain) for name, value in state.items()}
+
+
+def restore(network: nn.Module, prepared: dict[str, Tensor]) -> None:
+    """Load what `snapshot` kept, and prepare for use."""
+    kept = {name[4:]: value for name, value in prepared.items() if name.startswith("net.")}
+    network.load_state_dict(kept)
+    network.eval()
+
+
+if TYPE_CHECKING:
+    Clamp = Callable[[Tensor], Tensor]

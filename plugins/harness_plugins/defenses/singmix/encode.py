@@ -1,0 +1,100 @@
+"""Algorithm 1 of the singularized-mixup paper."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from harness.api import Encoded, EncodingDefense, Samples, Secrets, Stream, Table
+from harness_plugins.defenses.singmix import SingmixConfig
+from harness_plugins.defenses.singmix.calibration import measure_spread
+from harness_plugins.defenses.singmix.rows import at_resolution, flat_rows
+from harness_plugins.soft_labels import one_hot_labels
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Numbers of one block in float64: with its noise and its two images about 10 MB of scratch.
+_BLOCK = 1 << 18
+
+
+class Singmix(EncodingDefense[SingmixConfig]):
+    """x~_i = w_i x_i + (1 - w_i)(x_pi(i) + e_i), labels mixed alike (algorithm 1)."""
+
+    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
+        """One round: `radius` is resolved; sources are (i, pi(i)), fixed points included."""
+        n = len(private)
+        radius = self._radius(private.images)
+        partners = rng.permutation(n)
+        weights = draw_weights(n, self.config.alpha, rng)
+        images = self._mix(private.images, partners, weights, radius, rng)
+        labels = _mix_labels(one_hot_labels(private, public), partners, weights)
+        sources = torch.stack([torch.arange(n), partners], 1)
+        return Encoded(images, labels, Secrets(weights, sources), {"radius": radius})
+
+    def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
+        """The spread of the images, what each tau asks for, and theorem 4.1's T_i."""
+        from harness_plugins.defenses.singmix.analysis import analyse
+
+        return analyse(self.config, private, rng)
+
+    def _radius(self, images: Tensor) -> float:
+        if self.config.radius is not None:
+            return self.config.radius
+        if len(images) < 2:
+            return 0.0
+        spread = measure_spread(images, self.config.resolution)
+        return spread.radius(self.config.tau, self.config.alpha)
+
+    def _mix(
+        self, images: Tensor, partners: Tensor, weights: Tensor, radius: float, rng: Stream
+    ) -> Tensor:
+        """[n, *shape] float32, in blocks: scratch stays small beside the result."""
+        shape = at_resolution(images[:1], self.config.resolution).shape[1:]
+        mixed = torch.empty(len(images), *shape)
+        rows = mixed.flatten(1)
+        step = max(1, _BLOCK // rows.shape[1])
+        for start in range(0, len(images), step):
+            block = slice(start, start + step)
+            partner = flat_rows(images[partners[block]], self.config.resolution).double()
+            if radius > 0:
+                partner += self._noise(*partner.shape, radius=radius, rng=rng)
+            first, second = weights[block].double().split(1, dim=1)
+            own = flat_rows(images[block], self.config.resolution).double()
+            rows[block] = (own * first + partner * second).float()
+        return mixed.to(images.device)
+
+    def _noise(self, n: int, d: int, *, radius: float, rng: Stream) -> Tensor:
+        """[n, d] float64 of norm `radius`, exactly or in expectation.
+
+        Scaled in float64: rounded once, with the encoding. NumPy sums in one thread, so the
+        norm does not depend on how many there are.
+        """
+        noise = rng.normal(n, d).double()
+        if self.config.noise == "gaussian":
+            return noise.mul_(radius / math.sqrt(d))
+        norms = np.sqrt(np.einsum("ij,ij->i", noise.numpy(), noise.numpy()))
+        return noise.mul_(torch.from_numpy(radius / norms).view(-1, 1))
+
+
+def draw_weights(n: int, alpha: float, rng: Stream) -> Tensor:
+    """[n, 2] float32 that sum to exactly 1: two uniforms, normalised, redrawn above `alpha`.
+
+    Drawn straight from the law that redrawing leaves. The smaller of two uniforms over the
+    larger is itself uniform on [0,1]; the larger weight is 1 / (1 + ratio), and it is at most
+    alpha where the ratio is at least 1/alpha - 1. Which weight comes first is a fair coin.
+    """
+    least = 1 / alpha - 1
+    ratio = least + (1 - least) * rng.uniform(n)
+    large = (1 / (1 + ratio)).float()
+    pair = torch.stack([large, 1 - large], 1)
+    heads = rng.uniform(n) < 0.5
+    return torch.where(heads.view(-1, 1), pair, pair.flip(1))
+
+
+def _mix_labels(labels: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
+    first, second = weights.to(labels.device).split(1, dim=1)
+    return labels * first + labels[partners] * second

@@ -1,0 +1,39 @@
+"""A small convolutional network: the default victim."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from harness.api import Recipe, VictimSpec, hookimpl
+
+
+class CnnConfig(Recipe):
+    """Two convolutions of stride 2 with BatchNorm, of `width` and 2·`width` channels."""
+
+    epochs: int = 30
+    batch_size: int = 64
+    lr: float = 2e-3
+    weight_decay: float = 1e-2
+    cut: str = "conv2"
+    width: int = Field(32, ge=1)
+
+
+@hookimpl
+def harness_victims() -> list[VictimSpec]:
+    """Declare the victim."""
+    return [
+        VictimSpec(
+            name="cnn",
+            version="1",
+            summary="small convolutional network with BatchNorm; trains in seconds on a CPU",
+            reference="Ioffe & Szegedy 2015, Batch Normalization, arXiv:1502.03167",
+            factory="harness_plugins.victims.cnn.network:Cnn",
+            config=CnnConfig,
+            presets={"quick": {"epochs": 10}, "standard": {}, "paper": {"epochs": 100}},
+            weaknesses=(
+                "Its BatchNorm statistics describe the encodings it was trained on: on clean "
+                "images it can look worse than its weights are (see accuracy_bn_recomputed).",
+            ),
+            example="--victim 'cnn[width=64,epochs=50]'",
+        )
+    ]

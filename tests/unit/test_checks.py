@@ -1,0 +1,59 @@
+"""Each flag on a judgement, and the judgement that does not raise it."""
+
+import torch
+
+from harness.checks import check_judgement
+from harness.scoring.summary import MetricScore
+from harness.stages.judge import Judgement
+
+
+def score(gain, low, high, **more):
+    usual = {"unit": "dB", "null_name": "class_mean", "gain": gain, "gain_ci": (low, high), "n": 9}
+    return MetricScore(**{**usual, **more})
+
+
+def judgement(images=None, notes=(), **privacy):
+    images = torch.rand(4, 1, 2, 2) if images is None else images
+    found = torch.ones(len(images), dtype=torch.bool)
+    return Judgement(privacy, {}, images, found, notes)
+
+
+def names(judged):
+    return [flag.name for flag in check_judgement(judged)]
+
+
+def test_a_sound_judgement_raises_no_flag():
+    assert names(judgement(snr_db=score(3, 2, 4))) == []
+    assert names(judgement(snr_db=score(0, -1, 1))) == []
+
+
+def test_below_null_says_by_how_much():
+    (flag,) = check_judgement(judgement(snr_db=score(-8.1, -8.3, -7.9)))
+    assert flag.name == "below_null"
+    assert "7.90 to 8.30 dB below the null 'class_mean'" in flag.message
+
+
+def test_constant_output_is_flagged_unless_it_varies():
+    same = torch.full((3, 1, 2, 2), 0.4)
+    assert names(judgement(images=same)) == ["constant_output"]
+    varied = same.clone()
+    varied[2, 0, 0, 0] += 0.01
+    assert names(judgement(images=varied)) == []
+
+
+def test_targets_that_were_not_found_do_not_make_an_output_constant():
+    judged = judgement(images=torch.full((3, 1, 2, 2), 0.4))
+    judged.found[1:] = False
+    assert names(judged) == []
+
+
+def test_undefined_targets_are_counted_by_metric():
+    (flag,) = check_judgement(judgement(snr_db=score(3, 2, 4, undefined=2), ssim=score(1, 0, 2)))
+    assert flag.name == "undefined_targets"
+    assert flag.message.endswith("snr_db 2")
+
+
+def test_a_null_that_falls_back_is_flagged():
+    note = "no public image of class 'bag': class_mean falls back on mean_image"
+    (flag,) = check_judgement(judgement(notes=(note, "1 of 4 targets have no reconstruction")))
+    assert (flag.name, flag.message) == ("null_fallback", note)

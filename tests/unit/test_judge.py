@@ -1,0 +1,233 @@
+"""The judge on real images: what is scored, against what, and what is filled in."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from harness_plugins.datasets import fashion_mini
+from harness_plugins.metrics import pixelwise, reidentification, ssim
+from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb
+from harness_plugins.metrics.reidentification.nearest import Reidentification
+from harness_plugins.metrics.ssim.structural import Ssim
+
+from harness.api import (
+    AssetFolder,
+    CellFailed,
+    Metric,
+    MetricSpec,
+    PluginError,
+    Reconstruction,
+    Samples,
+    Scale,
+    Scene,
+    Splits,
+)
+from harness.rng import KeyedStream, board_key
+from harness.stages.judge import fold, judge, score_nulls
+
+N = 60
+CPU = torch.device("cpu")
+STREAM = KeyedStream(board_key(0))
+
+
+@pytest.fixture(scope="module")
+def splits():
+    with np.load(Path(fashion_mini.__file__).parent / "images" / "fashion-mini.npz") as file:
+        images = torch.from_numpy(file["train_images"])
+        labels = torch.from_numpy(file["train_labels"]).long()
+    unit = images.float() / 255
+    scale = Scale((unit.mean().item(),), (unit.std().item(),))
+    every = Samples(images, labels)
+    classes = tuple(f"class {i}" for i in range(10))
+    return Splits(every[:N], every[1000:3000], every[3000:3100], scale, classes)
+
+
+@pytest.fixture(scope="module")
+def metrics(splits):
+    scene = Scene(splits.scale, CPU, AssetFolder({}), splits.public[:N].unit().images)
+    specs = {
+        spec.name: spec
+        for plugin in (pixelwise, ssim, reidentification)
+        for spec in plugin.harness_metrics()
+    }
+    made = {"snr_db": SnrDb, "mse": Mse, "ssim": Ssim, "reidentification": Reidentification}
+    return {name: (specs[name], cls(scene)) for name, cls in made.items()}
+
+
+def truth(splits):
+    return splits.private.standardised(splits.scale).images
+
+
+def noisy(splits, level=0.3):
+    noise = torch.randn(truth(splits).shape, generator=torch.Generator().manual_seed(2))
+    return truth(splits) + level * noise
+
+
+def judged(reconstruction, splits, metrics, targets=N, **more):
+    more = {"sources": None, "stream": STREAM, "device": CPU, **more}
+    return judge(reconstruction, splits, targets, metrics=metrics, **more)
+
+
+def named(images):
+    return Reconstruction(images=images, targets=torch.arange(len(images)))
+
+
+def test_the_truth_itself_leaks_everything(splits, metrics):
+    privacy = judged(named(truth(splits)), splits, metrics).privacy
+    assert privacy["snr_db"].mean > 100
+    assert privacy["ssim"].mean == pytest.approx(1, abs=1e-5)
+    assert privacy["reidentification"].mean == 1
+    assert privacy["reidentification"].chance == 1 / (2 * N)
+    assert privacy["mse"].gain > 0, "a gain is positive whichever way the metric runs"
+
+
+def test_a_null_gains_nothing_over_itself(splits, metrics):
+    public = splits.public.standardised(splits.scale)
+    means = torch.stack([public.images[public.labels == c].mean(0) for c in range(10)])
+    score = judged(named(means[splits.private.labels]), splits, metrics).privacy["snr_db"]
+    assert score.null_name == "class_mean"
+    assert score.gain == pytest.approx(0, abs=1e-4)
+    assert score.nulls["class_mean"] > score.nulls["mean_image"] > score.nulls["random_public"]
+
+
+def test_zeros_on_standardised_images_score_0_db(splits, metrics):
+    score = judged(named(torch.zeros_like(truth(splits))), splits, metrics).privacy["snr_db"]
+    assert score.mean == pytest.approx(0, abs=1e-4)
+    assert score.gain_ci[1] < 0
+
+
+def test_the_judge_clamps(splits, metrics):
+    beyond = splits.scale.standardise(splits.private.unit().images.gt(0.5) * 9.0 - 4)
+    judgement = judged(named(beyond), splits, metrics)
+    assert set(judgement.images.unique().tolist()) == {0.0, 1.0}
+
+
+def test_only_the_first_targets_are_judged(splits, metrics):
+    judgement = judged(named(noisy(splits)), splits, metrics, targets=20)
+    everyone = judged(named(noisy(splits)), splits, metrics)
+    assert judgement.privacy["snr_db"].n == 20
+    assert len(judgement.images) == len(judgement.found) == 20
+    torch.testing.assert_close(
+        judgement.per_image["snr_db"], everyone.per_image["snr_db"][:20], rtol=0, atol=1e-9
+    )
+
+
+def test_unnamed_reconstructions_are_matched_and_so_are_their_nulls(splits, metrics):
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(4))
+    shuffled = judged(Reconstruction(images=noisy(splits)[order]), splits, metrics)
+    told = judged(named(noisy(splits)), splits, metrics)
+    torch.testing.assert_close(shuffled.per_image["snr_db"], told.per_image["snr_db"])
+    for null in ("random_public", "class_mean"):
+        assert shuffled.privacy["mse"].nulls[null] < told.privacy["mse"].nulls[null]
+
+
+def test_random_public_images_gain_nothing_by_being_matched(splits, metrics):
+    other = splits.public[1000 : 1000 + N].standardised(splits.scale).images
+    score = judged(Reconstruction(images=other), splits, metrics).privacy["snr_db"]
+    assert abs(score.mean - score.nulls["random_public"]) < 1
+    assert score.gain_ci[1] < 0
+
+
+def test_rows_find_their_primary_image(splits, metrics):
+    sources = torch.arange(N).flip(0)
+    found = Reconstruction(images=noisy(splits).flip(0), rows=torch.arange(N))
+    by_rows = judged(found, splits, metrics, sources=sources)
+    told = judged(named(noisy(splits)), splits, metrics)
+    torch.testing.assert_close(by_rows.per_image["snr_db"], told.per_image["snr_db"])
+
+
+def test_a_target_left_out_scores_its_best_null(splits, metrics):
+    found = Reconstruction(images=noisy(splits)[:45], targets=torch.arange(45))
+    judgement = judged(found, splits, metrics)
+    nulls = score_nulls(splits, N, metrics=metrics, stream=STREAM, device=CPU)
+    for name in metrics:
+        best = nulls.per_image[name][judgement.privacy[name].null_name]
+        torch.testing.assert_close(judgement.per_image[name][45:], best[45:])
+    assert judgement.found.sum() == 45
+    assert "15 of 60 targets have no reconstruction" in judgement.notes[0]
+    torch.testing.assert_close(judgement.images[45], judgement.images[59])
+
+
+def test_nulls_scored_once_serve_every_attack(splits, metrics):
+    nulls = score_nulls(splits, N, metrics=metrics, stream=STREAM, device=CPU)
+    fresh = judged(named(noisy(splits)), splits, metrics)
+    assert judged(named(noisy(splits)), splits, metrics, nulls=nulls).privacy == fresh.privacy
+    unnamed = Reconstruction(images=noisy(splits))
+    again = judged(unnamed, splits, metrics, nulls=nulls)
+    assert again.privacy == judged(unnamed, splits, metrics).privacy
+
+
+def test_unavailable_metrics_say_why(splits, metrics):
+    spec = metrics["ssim"][0]
+    tiny = Samples(splits.private.images[..., :8, :8], splits.private.labels)
+    small = replace(splits, private=tiny, public=splits.public.map(lambda x: x[..., :8, :8]))
+    wanted = {"ssim": metrics["ssim"], "lpips_vgg": (spec, "no trunk on this machine")}
+    privacy = judged(named(tiny.standardised(splits.scale).images), small, wanted).privacy
+    assert "smaller than SSIM's window" in privacy["ssim"].unavailable
+    assert privacy["lpips_vgg"].unavailable == "no trunk on this machine"
+
+
+def test_hidden_signs_are_judged_on_absolute_values_too(splits, metrics):
+    signs = STREAM.stream(use="signs").signs(*truth(splits).shape)
+    flipped = splits.scale.clamp(truth(splits)) * signs
+    privacy = judged(named(flipped), splits, metrics, signs_hidden=True).privacy
+    assert set(privacy) == {*metrics, *(f"{name}_abs" for name in metrics)}
+    # clamping to the valid range spoils the flips that leave it, no more
+    assert privacy["snr_db_abs"].mean > privacy["snr_db"].mean + 3
+
+
+@pytest.mark.parametrize("mean", [0.3, 0.5, 0.8])
+def test_folding_keeps_absolute_values_and_stays_in_range(mean):
+    scale, images = Scale((mean,), (0.2,)), torch.rand(4, 1, 8, 8)
+    folded = fold(images, scale)
+    assert 0 <= folded.min() <= folded.max() <= 1
+    torch.testing.assert_close(scale.standardise(folded).abs(), scale.standardise(images).abs())
+    assert len(scale.standardise(folded).sign().unique()) == 1
+
+
+def test_claims_without_images_have_no_image_scores(splits, metrics):
+    found = Reconstruction(claims={"candidate_scores": torch.zeros(N, 3)})
+    judgement = judged(found, splits, metrics)
+    assert {score.unavailable for score in judgement.privacy.values()} == {
+        "the attack makes claims and returns no images"
+    }
+    assert not judgement.found.any()
+    assert judgement.images.shape == (N, 1, 28, 28)
+    with pytest.raises(CellFailed, match="'lazy' returned neither images nor claims"):
+        judged(Reconstruction(), splits, metrics, attack="lazy")
+
+
+def test_undefined_targets_are_counted(splits, metrics):
+    grey = splits.scale.mean[0]
+    unit = splits.private.unit()
+    images = unit.images.clone()
+    images[7] = grey
+    odd = replace(splits, private=Samples(images, unit.labels))
+    score = judged(named(noisy(splits)), odd, metrics).privacy["snr_db"]
+    assert (score.n, score.undefined) == (N - 1, 1)
+
+
+def test_a_metric_that_breaks_its_contract_is_named(splits):
+    class Broken(Metric):
+        def score(self, images, truth):
+            return torch.zeros(3)
+
+    spec = MetricSpec(
+        name="broken",
+        version="1",
+        summary="",
+        reference="",
+        factory="",
+        leaks_more="higher",
+        range=(0, 1),
+    )
+    scene = Scene(splits.scale, CPU, AssetFolder({}), torch.empty(0))
+    with pytest.raises(PluginError, match=r"'broken' returned .* \(3,\); wanted 60"):
+        judged(named(truth(splits)), splits, {"broken": (spec, Broken(scene))})
+
+
+def test_a_judgement_repeats(splits, metrics):
+    first, second = (judged(named(noisy(splits)), splits, metrics) for _ in range(2))
+    assert first.privacy == second.privacy

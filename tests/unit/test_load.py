@@ -1,0 +1,162 @@
+"""Drawing private, public and test images that never meet."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness.api import Collection, IntegrityError, Samples, Scale, UsageError
+from harness.rng import KeyedStream, board_key
+from harness.stages.load import SplitSizes, _check_disjoint, load
+
+STREAM = KeyedStream(board_key(0))
+
+
+def samples(n: int, *shape: int, seed: int = 0) -> Samples:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (n, *shape), generator=generator, dtype=torch.uint8)
+    return Samples(images, torch.arange(n) % 10)
+
+
+def collection(train: Samples, test: Samples) -> Collection:
+    c = train.images.shape[1]
+    return Collection(train, test, Scale((0.5,) * c, (0.2,) * c), tuple("abcdefghij"))
+
+
+@pytest.fixture
+def small() -> Collection:
+    return collection(samples(100, 1, 8, 8, seed=1), samples(40, 1, 8, 8, seed=2))
+
+
+def contents(part: Samples) -> set[bytes]:
+    return {image.tobytes() for image in part.images.numpy()}
+
+
+def rows(part: Samples, whole: Samples) -> list[int]:
+    places = {image.tobytes(): i for i, image in enumerate(whole.images.numpy())}
+    return [places[image.tobytes()] for image in part.images.numpy()]
+
+
+def test_splits_hold_what_was_asked_for_from_where_it_belongs(small: Collection) -> None:
+    splits = load(small, None, SplitSizes(30, 50, 20), STREAM)
+    assert [len(part) for part in (splits.private, splits.public, splits.test)] == [30, 50, 20]
+    assert contents(splits.private) | contents(splits.public) <= contents(small.train)
+    assert contents(splits.test) <= contents(small.test)
+    assert splits.shape == (1, 8, 8)
+    assert splits.classes == small.classes
+
+
+def test_labels_stay_with_their_images(small: Collection) -> None:
+    splits = load(small, None, SplitSizes(30, 50, 20), STREAM)
+    for part, whole in ((splits.private, small.train), (splits.public, small.train)):
+        assert part.labels.tolist() == [row % 10 for row in rows(part, whole)]
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not(small: Collection) -> None:
+    first, again = (load(small, None, SplitSizes(30, 50, 20), STREAM) for _ in range(2))
+    other = load(small, None, SplitSizes(30, 50, 20), KeyedStream(board_key(1)))
+    assert torch.equal(first.private.images, again.private.images)
+    assert torch.equal(first.public.images, again.public.images)
+    assert not torch.equal(first.private.images, other.private.images)
+
+
+def test_a_larger_public_pool_moves_no_private_image(small: Collection) -> None:
+    few = load(small, None, SplitSizes(30, 10, 20), STREAM)
+    many = load(small, None, SplitSizes(30, 70, 40), STREAM)
+    assert torch.equal(few.private.images, many.private.images)
+    assert torch.equal(few.public.images, many.public.images[:10])
+    assert torch.equal(few.test.images, many.test.images[:20])
+
+
+def test_planted_duplicates_stay_on_the_private_side(small: Collection) -> None:
+    train, test = small.train, small.test
+    train.images[50:] = train.images[:50]  # every image of train occurs twice
+    test.images[:30] = train.images[:30]
+    splits = load(small, None, SplitSizes(40, 20, 10), STREAM)
+    private, public = contents(splits.private), contents(splits.public)
+    assert not private & public
+    assert not (private | public) & contents(splits.test)
+    assert len(splits.public) == 20
+
+
+def test_duplicates_count_against_what_there_is(small: Collection) -> None:
+    small.train.images[50:] = small.train.images[:50]
+    with pytest.raises(UsageError, match="of the other splits"):
+        load(small, None, SplitSizes(50, 50, 10), STREAM)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (SplitSizes(101, 0, 0), "101 private images were asked for, and there are 100"),
+        (SplitSizes(60, 41, 0), "41 public images were asked for, and there are 40"),
+        (SplitSizes(10, 10, 41), "41 test images were asked for, and there are 40"),
+        (SplitSizes(0, 10, 10), "needs at least one image"),
+        (SplitSizes(10, -1, 10), "asked for 10 private, -1 public"),
+    ],
+)
+def test_sizes_that_cannot_be_say_what_there_is(
+    sizes: SplitSizes, message: str, small: Collection
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(small, None, sizes, STREAM)
+
+
+def test_a_size_that_nobody_insists_on_is_cut_down(small: Collection) -> None:
+    splits = load(small, None, SplitSizes(60, 500, 500, frozenset({"public", "test"})), STREAM)
+    assert (len(splits.public), len(splits.test)) == (40, 40)
+
+
+def test_public_images_of_another_shape_are_resized_and_coloured(small: Collection) -> None:
+    grey = Samples(torch.full((12, 1, 16, 16), 77, dtype=torch.uint8), torch.arange(12))
+    colour = collection(samples(20, 3, 8, 8), samples(5, 3, 8, 8, seed=9))
+    splits = load(colour, collection(grey, grey), SplitSizes(10, 12, 5), STREAM)
+    assert splits.public.images.shape == (12, 3, 8, 8)
+    assert splits.public.images.dtype == torch.uint8
+    assert splits.public.images.unique().tolist() == [77]
+    assert sorted(splits.public.labels.tolist()) == list(range(12))
+
+
+def test_colour_becomes_grey_by_luma_and_floats_stay_floats() -> None:
+    red = Samples(torch.zeros(4, 3, 8, 8), torch.arange(4))
+    red.images[:, 0] = 1
+    grey = collection(samples(20, 1, 8, 8).unit(), samples(5, 1, 8, 8, seed=9).unit())
+    splits = load(grey, collection(red, red), SplitSizes(10, 4, 5), STREAM)
+    assert splits.public.images.shape == (4, 1, 8, 8)
+    torch.testing.assert_close(splits.public.images, torch.full((4, 1, 8, 8), 0.299))
+
+
+def test_resizing_is_antialiased_as_pillow_does_it() -> None:
+    import numpy as np
+    from PIL import Image
+
+    large = samples(3, 3, 64, 64, seed=5)
+    own = collection(samples(20, 3, 16, 16), samples(5, 3, 16, 16, seed=9))
+    public = load(own, collection(large, large), SplitSizes(10, 3, 5), STREAM).public
+    for label, image in zip(public.labels.tolist(), public.images, strict=True):
+        picture = Image.fromarray(large.images[label].permute(1, 2, 0).numpy())
+        small = np.asarray(picture.resize((16, 16), Image.Resampling.BILINEAR))
+        difference = small.transpose(2, 0, 1).astype(int) - image.numpy().astype(int)
+        assert np.abs(difference).max() <= 1
+
+
+def test_a_public_image_that_becomes_a_private_one_is_dropped(small: Collection) -> None:
+    """Duplicates are looked for after resizing, where they would leak."""
+    doubled = small.train.images.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    shrunk = torch.nn.functional.interpolate(
+        doubled.float() / 255, (8, 8), mode="bilinear", antialias=True
+    )
+    own = collection(
+        Samples((shrunk * 255).round().to(torch.uint8), small.train.labels), small.test
+    )
+    twin = Samples(doubled, small.train.labels)
+    splits = load(own, collection(twin, twin), SplitSizes(30, 70, 10), STREAM)
+    assert not contents(splits.private) & contents(splits.public)
+    with pytest.raises(UsageError, match="71 public images were asked for, and there are 70"):
+        load(own, collection(twin, twin), SplitSizes(30, 71, 10), STREAM)
+
+
+def test_splits_that_meet_break_an_integrity_rule() -> None:
+    part = samples(4, 1, 8, 8)
+    with pytest.raises(IntegrityError, match="of the private split is also in the test split"):
+        _check_disjoint([("private", part), ("test", part[3:])])

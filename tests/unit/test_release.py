@@ -1,0 +1,300 @@
+"""What leaves the owner, of each kind, and what stays."""
+
+import pytest
+import torch
+from small_fashion import BOARD, CPU, OWNER, same, splits, tiny
+from torch.nn.functional import one_hot
+
+from harness.api import (
+    CellFailed,
+    Config,
+    Encoded,
+    EncodingDefense,
+    GradientDefense,
+    ReleaseKind,
+    Secrets,
+    TrainingDefense,
+    UsageError,
+)
+from harness.stages.release import ReleaseProtocol, embedded, release
+from harness.stages.stack import Stack
+from harness.stages.train import input_shape, restore, restore_encoder, train, under
+from harness.stages.training import cut_at
+
+DATA = splits()
+PRIVATE = embedded(DATA.private, DATA.scale, None)
+ENCODINGS, FEATURES, GRADIENTS = ReleaseKind
+
+
+class Pairs(EncodingDefense[Config]):
+    """.75·x_i + .25·x_π(i), with a secret number for each encoding."""
+
+    def encode(self, private, public, rng):
+        partner = rng.permutation(len(private))
+        truth = one_hot(private.labels, 10).float()
+        return Encoded(
+            images=0.75 * private.images + 0.25 * private.images[partner],
+            labels=0.75 * truth + 0.25 * truth[partner],
+            secrets=Secrets(
+                weights=torch.tensor([0.75, 0.25]).expand(len(private), 2),
+                sources=torch.stack([torch.arange(len(private)), partner], dim=1),
+                extra={"partner": partner},
+            ),
+            resolved={"mean_energy": private.images.pow(2).mean().item()},
+        )
+
+
+class Broken(Pairs):
+    """Pairs, with one thing changed."""
+
+    def __init__(self, **changes):
+        super().__init__(Config())
+        self.changes = changes
+
+    def encode(self, private, public, rng):
+        made = super().encode(private, public, rng)
+        secrets = {k: self.changes.get(k, getattr(made.secrets, k)) for k in vars(made.secrets)}
+        given = {k: self.changes.get(k, getattr(made, k)) for k in ("images", "labels")}
+        return Encoded(**given, secrets=Secrets(**secrets), resolved=made.resolved)
+
+
+class Wavers(Pairs):
+    """Calibrates on its own randomness."""
+
+    def encode(self, private, public, rng):
+        made = super().encode(private, public, rng)
+        return Encoded(made.images, made.labels, made.secrets, {"r": rng.uniform(1).item()})
+
+
+class Doubled(GradientDefense[Config]):
+    def protect(self, gradients, rng):
+        return {name: 2 * gradient for name, gradient in gradients.items()}
+
+
+class Noise(GradientDefense[Config]):
+    def protect(self, gradients, rng):
+        return {name: g + rng.normal(*g.shape) for name, g in gradients.items()}
+
+
+class Energy(TrainingDefense[Config]):
+    def penalty(self, hidden, labels):
+        return hidden.pow(2).mean()
+
+
+PAIRS = Stack(encoding=("pairs", Pairs(Config())))
+PLAIN = Stack()
+
+
+def made(kind=ENCODINGS, stack=PAIRS, owner=OWNER, victim=None, **protocol):
+    return release(
+        DATA,
+        stack,
+        kind,
+        victim or tiny(),
+        ReleaseProtocol(**protocol),
+        owner=owner,
+        board=BOARD,
+        device=CPU,
+    )
+
+
+def test_after_the_shuffle_rows_still_belong_together():
+    out = made(rounds=3)
+    weights, sources = out.secrets["weights"], out.secrets["sources"]
+    assert out.tensors["encodings"].shape == (3, 24, 1, 28, 28)
+    mixed = (weights[..., None, None, None] * PRIVATE.images[sources]).sum(dim=2)
+    torch.testing.assert_close(out.tensors["encodings"], mixed)
+    truth = (weights[..., None] * one_hot(PRIVATE.labels, 10)[sources]).sum(dim=2)
+    torch.testing.assert_close(out.tensors["labels"], truth)
+    assert torch.equal(out.secrets["extra.partner"], sources[..., 1])
+
+
+def test_rows_are_in_a_secret_order_of_their_own_each_round():
+    primary = made(rounds=2).secrets["sources"][..., 0]
+    other = made(rounds=2, owner=OWNER.stream(key=2)).secrets["sources"][..., 0]
+    orders = [tuple(row.tolist()) for row in (*primary, *other, torch.arange(24))]
+    assert len(set(orders)) == 5
+    assert all(sorted(order) == list(range(24)) for order in orders)
+
+
+def test_a_release_is_the_same_bits_again_and_others_for_another_owner():
+    first, second = made(rounds=2), made(rounds=2)
+    assert same(first.tensors, second.tensors)
+    assert same(first.secrets, second.secrets)
+    assert not same(first.tensors, made(rounds=2, owner=OWNER.stream(key=2)).tensors)
+
+
+def test_more_rounds_leave_the_first_ones_as_they_were():
+    assert torch.equal(made(rounds=3).tensors["encodings"][:2], made(rounds=2).tensors["encodings"])
+
+
+def test_resolved_parameters_are_public_by_defense():
+    resolved = made().resolved
+    assert resolved == {"pairs": {"mean_energy": PRIVATE.images.pow(2).mean().item()}}
+
+
+def test_without_a_defense_the_standardised_images_leave_in_a_secret_order():
+    out = made(stack=PLAIN)
+    own = out.secrets["sources"][0, :, 0]
+    assert torch.equal(out.tensors["encodings"][0], PRIVATE.images[own])
+    assert torch.equal(out.tensors["labels"][0], one_hot(PRIVATE.labels[own], 10).float())
+    assert torch.equal(out.secrets["weights"], torch.ones(1, 24, 1))
+    assert out.resolved == {}
+
+
+def test_a_space_embeds_before_the_defense_encodes():
+    halved = made(stack=PLAIN, embed=lambda images: images[..., ::2, ::2] - 0.5)
+    assert halved.tensors["encodings"].shape == (1, 24, 1, 14, 14)
+    own = halved.secrets["sources"][0, :, 0]
+    expected = DATA.private[own].unit().images[..., ::2, ::2] - 0.5
+    assert torch.equal(halved.tensors["encodings"][0], expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images": torch.zeros(23, 1, 28, 28)}, r"images \[23, 1, 28, 28\].*wanted \[24"),
+        ({"images": torch.zeros(24, 1, 28, 28).double()}, "float64"),
+        ({"images": torch.full((24, 1, 28, 28), torch.inf)}, "not all finite"),
+        ({"labels": torch.zeros(24, 9)}, r"labels \[24, 9\].*wanted \[24,10\]"),
+        ({"labels": torch.full((24, 10), 0.11)}, "sum to 1.1"),
+        ({"labels": torch.full((24, 10), -0.1)}, "negative"),
+        ({"weights": torch.zeros(24)}, r"weights \[24\].*\[24,k\]"),
+        ({"sources": torch.zeros(24, 2)}, "sources .*int64"),
+        ({"sources": torch.full((24, 2), 56)}, r"outside 0\.\.55"),
+        ({"extra": {"mask": torch.zeros(3)}}, "one row for each encoding: mask"),
+    ],
+)
+def test_a_defense_that_breaks_its_contract_is_named(changes, message):
+    with pytest.raises(CellFailed, match=f"'broken' returned.*{message}"):
+        made(stack=Stack(encoding=("broken", Broken(**changes))))
+
+
+def test_rounds_must_resolve_alike():
+    with pytest.raises(CellFailed, match="'wavers' in round 1 resolved"):
+        made(stack=Stack(encoding=("wavers", Wavers(Config()))), rounds=2)
+
+
+def test_features_are_h_of_the_private_images_and_the_head_stays():
+    out = made(FEATURES, PLAIN)
+    encoder = under("feature_encoder.", out.tensors)
+    assert all(name.startswith("body.") for name in encoder)
+    assert set(out.tensors) == {"features", *(f"feature_encoder.{name}" for name in encoder)}
+    h = restore_encoder(tiny(), input_shape(out), 10, encoder)
+    torch.testing.assert_close(out.tensors["features"], h(PRIVATE.images).detach())
+
+
+def test_the_model_trained_for_features_is_the_victim_of_that_stack():
+    out = made(FEATURES, PLAIN)
+    model = train(out, tiny(), 10, BOARD, CPU)
+    hits = (model(PRIVATE.images).argmax(dim=1) == PRIVATE.labels).float().mean().item()
+    assert out.facts["train_accuracy"] == pytest.approx(hits)
+    h, _ = cut_at(model, "body")
+    torch.testing.assert_close(out.tensors["features"], h(PRIVATE.images).detach())
+
+
+def test_features_of_a_mixture_come_from_a_model_trained_on_the_mixture():
+    mixed, plain = made(FEATURES, PAIRS), made(FEATURES, PLAIN)
+    assert mixed.tensors["features"].shape == plain.tensors["features"].shape
+    assert not torch.equal(mixed.tensors["features"], plain.tensors["features"])
+    assert "pairs" in mixed.resolved
+
+
+def by_hand(out, images, labels, penalty=0.0):
+    """Autograd's own gradient of one batch, at the released model, in training mode."""
+    model = restore(tiny(), input_shape(out), 10, under("model.", out.tensors)).train()
+    log_p = model(images).log_softmax(dim=1)
+    loss = -(labels * log_p).sum(dim=1).mean() + penalty * model.body(images).pow(2).mean()
+    names = [name for name, _ in model.named_parameters()]
+    return dict(zip(names, torch.autograd.grad(loss, list(model.parameters())), strict=True))
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 3])
+def test_gradients_are_autograds_own_on_the_private_images_in_order(epochs):
+    out = made(GRADIENTS, PLAIN, batches=3, batch_size=4, victim_epochs=epochs)
+    labels = one_hot(PRIVATE.labels, 10).float()
+    for i in range(3):
+        rows = slice(4 * i, 4 * i + 4)
+        for name, gradient in by_hand(out, PRIVATE.images[rows], labels[rows]).items():
+            torch.testing.assert_close(out.tensors[f"gradients.{name}"][i], gradient)
+        assert torch.equal(out.secrets["batch_labels"][i], labels[rows])
+        assert out.secrets["sources"][i, :, 0].tolist() == list(range(4 * i, 4 * i + 4))
+
+
+def test_gradients_of_mixed_batches_are_of_the_encodings_that_secrets_describe():
+    out = made(GRADIENTS, PAIRS, batches=2, batch_size=4)
+    weights, sources = out.secrets["weights"], out.secrets["sources"]
+    assert sources.shape == (2, 4, 2)
+    mixed = (weights[0][..., None, None, None] * PRIVATE.images[sources[0]]).sum(dim=1)
+    for name, gradient in by_hand(out, mixed, out.secrets["batch_labels"][0]).items():
+        torch.testing.assert_close(out.tensors[f"gradients.{name}"][0], gradient)
+
+
+def test_penalties_are_part_of_the_gradient_that_leaves():
+    stack = Stack(training=(("energy", Energy(Config())),))
+    out = made(GRADIENTS, stack, batches=1, batch_size=4)
+    labels = one_hot(PRIVATE.labels[:4], 10).float()
+    for name, gradient in by_hand(out, PRIVATE.images[:4], labels, penalty=1.0).items():
+        torch.testing.assert_close(out.tensors[f"gradients.{name}"][0], gradient)
+
+
+def test_gradients_are_protected_before_they_leave():
+    protected = made(GRADIENTS, Stack(gradient=(("doubled", Doubled(Config())),)), victim_epochs=0)
+    bare = made(GRADIENTS, PLAIN, victim_epochs=0)
+    assert same(under("model.", protected.tensors), under("model.", bare.tensors))
+    for name, gradient in under("gradients.", bare.tensors).items():
+        assert torch.equal(protected.tensors[f"gradients.{name}"], 2 * gradient)
+
+
+def test_the_noise_of_each_gradient_is_its_own_and_the_owners():
+    stack = Stack(gradient=(("noise", Noise(Config())),))
+    name = "gradients.head.1.bias"
+    bare = made(GRADIENTS, PLAIN, victim_epochs=0).tensors[name]
+    noise = made(GRADIENTS, stack, victim_epochs=0).tensors[name] - bare
+    again = made(GRADIENTS, stack, victim_epochs=0).tensors[name] - bare
+    others = made(GRADIENTS, stack, OWNER.stream(key=2), victim_epochs=0).tensors[name] - bare
+    assert torch.equal(noise, again)
+    assert not torch.allclose(noise, others)
+    assert not torch.allclose(noise[0], noise[1])
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_batchnorm_statistics_are_those_of_the_layers_input(mode):
+    out = made(GRADIENTS, PLAIN, batches=2, batch_size=4, bn_mode=mode)
+    model = restore(tiny(), input_shape(out), 10, under("model.", out.tensors))
+    for i in range(2):
+        entering = model.body.conv(PRIVATE.images[4 * i : 4 * i + 4]).detach()
+        rows = entering.permute(1, 0, 2, 3).flatten(1)
+        mean, var = rows.mean(dim=1), (rows - rows.mean(dim=1, keepdim=True)).pow(2).mean(dim=1)
+        torch.testing.assert_close(out.secrets["bn_statistics.body.norm.mean"][i], mean)
+        torch.testing.assert_close(out.secrets["bn_statistics.body.norm.var"][i], var)
+
+
+def test_batchnorm_in_evaluation_mode_gives_another_gradient_at_the_same_model():
+    train_mode = made(GRADIENTS, PLAIN, batch_size=4, batches=1)
+    eval_mode = made(GRADIENTS, PLAIN, batch_size=4, batches=1, bn_mode="eval")
+    assert same(under("model.", train_mode.tensors), under("model.", eval_mode.tensors))
+    assert not same(under("gradients.", train_mode.tensors), under("gradients.", eval_mode.tensors))
+
+
+def test_more_batches_than_images_is_a_usage_error():
+    with pytest.raises(UsageError, match="7 batches of 4 need 28 images, and there are 24"):
+        made(GRADIENTS, PLAIN, batches=7, batch_size=4)
+
+
+@pytest.mark.parametrize("kind", list(ReleaseKind))
+def test_no_kind_moves_torchs_global_generator(kind):
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    made(kind)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("kind", list(ReleaseKind))
+def test_what_leaves_holds_no_secret(kind):
+    out = made(kind)
+    hidden = {"weights", "sources", "batch_labels"}
+    assert not hidden & set(out.tensors)
+    assert not [n for n in out.tensors if n.startswith(("extra.", "bn_statistics.", "owner_"))]
+    assert all(tensor.is_contiguous() for tensor in out.tensors.values())
+    assert not any(tensor.requires_grad for tensor in out.tensors.values())

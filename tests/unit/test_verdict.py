@@ -1,0 +1,82 @@
+"""Each wording of the verdict."""
+
+import pytest
+
+from harness.scoring.summary import MetricScore
+from harness.scoring.verdict import main_metric, verdict
+
+pytestmark = pytest.mark.core
+
+
+def score(gain, low, high, **more):
+    usual = {
+        "unit": "dB",
+        "mean": 1.5 + gain,
+        "worst": 12.34,
+        "worst_index": 17,
+        "null": 1.5,
+        "null_name": "class_mean",
+        "gain": gain,
+        "gain_ci": (low, high),
+        "n": 100,
+    }
+    return MetricScore(**{**usual, **more})
+
+
+def test_a_gain_says_what_leaks_and_how_much():
+    text = verdict({"snr_db": score(3.21, 2.9, 3.5)})
+    assert text == (
+        "The release leaks: reconstructions are 3.2 dB closer to the private images than the best "
+        "null (class mean, 1.5 dB), 95% interval +2.9 dB to +3.5 dB; the image that leaks most "
+        "(target 17) scores 12.3 dB."
+    )
+
+
+def test_no_gain_is_no_proof():
+    text = verdict({"snr_db": score(0.04, -0.1, 0.2)})
+    assert text == (
+        "No gain shown over the best null (class mean, 1.5 dB): +0.0 dB, 95% interval -0.1 dB to "
+        "+0.2 dB; a stronger attack may do better, and the image that leaks most (target 17) "
+        "scores 12.3 dB."
+    )
+
+
+def test_worse_than_guessing_says_nothing_about_the_defense():
+    text = verdict({"snr_db": score(-8.1, -8.3, -7.9)})
+    assert text == (
+        "This attack does worse than guessing, 8.1 dB behind the best null (class mean, 1.5 dB), "
+        "95% interval -8.3 dB to -7.9 dB, so it says nothing about the defense."
+    )
+
+
+def test_one_target_has_no_interval():
+    text = verdict({"snr_db": score(30, 0, 0, gain_ci=None, n=1)})
+    assert text.startswith("Too few targets (1) for an interval: the gain of 30.0 dB")
+
+
+def test_nothing_scored():
+    text = verdict({"lpips_vgg": MetricScore(unavailable="no trunk")})
+    assert text == "Nothing was scored (no trunk), so nothing is known."
+    assert verdict({}) == "Nothing was scored (no metrics), so nothing is known."
+
+
+def test_another_metric_serves_where_snr_is_missing():
+    privacy = {
+        "snr_db": MetricScore(unavailable="undefined for every target"),
+        "ssim": score(0.25, 0.2, 0.3, unit=""),
+    }
+    assert main_metric(privacy) == "ssim"
+    assert "0.250 (ssim) closer" in verdict(privacy)
+
+
+@pytest.mark.parametrize("bounds", [(2, 3), (-1, 1), (-3, -2), None])
+@pytest.mark.parametrize("unit", ["dB", ""])
+def test_no_wording_calls_a_defense_safe(bounds, unit):
+    low, high = bounds or (0, 0)
+    text = verdict({"snr_db": score((low + high) / 2, low, high, gain_ci=bounds, unit=unit)})
+    assert not {"safe", "secure", "private.", "protected"} & set(text.lower().split())
+
+
+def test_a_score_survives_json():
+    score = MetricScore(mean=1.0, ci=(0.5, 1.5), nulls={"mean_image": 0.1}, n=4)
+    assert MetricScore.model_validate_json(score.model_dump_json()) == score
