@@ -80,8 +80,10 @@ def equip(cell: Cell, root: Path) -> Cell:
     for resolved in filter(None, (cell.dataset, cell.public, cell.space)):
         for asset in resolved.spec.assets:
             locate(asset, root)
-    unavailable = {}
+    unavailable = dict(cell.unavailable)
     for spec in cell.metrics:
+        if spec.name in unavailable:
+            continue
         try:
             for asset in spec.assets:
                 locate(asset, root)

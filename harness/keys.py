@@ -153,7 +153,7 @@ class Keys:
         return {
             "load": self.load,
             "release": self.release,
-            "train": self.train_of(self.cell.defenses, self.cell.kind),
+            "train": self.train_of(self.cell.defenses, self.cell.trained_kind),
             "attack": self.attack_of(plan),
             "judge": self.judge_of(plan),
         }
@@ -165,7 +165,7 @@ class Keys:
         return sha256_of(
             {
                 "record": [self.judge_of(plan) for plan in plans],
-                "train": self.train_of(self.cell.defenses, self.cell.kind),
+                "train": self.train_of(self.cell.defenses, self.cell.trained_kind),
                 "request": self.cell.request.model_dump(mode="json"),
                 "code": source_sha256("harness.engines.inline"),
             }

@@ -56,6 +56,20 @@ class Cell:
         return self.main.kind if self.main else ReleaseKind.ENCODINGS
 
     @property
+    def trained_kind(self) -> ReleaseKind:
+        """The release whose victim's accuracy counts.
+
+        Gradients leave a model that is still young; its grown-up twin is trained on encodings
+        under the same stack.
+        """
+        return ReleaseKind.FEATURES if self.kind is ReleaseKind.FEATURES else ReleaseKind.ENCODINGS
+
+    @property
+    def hides_signs(self) -> bool:
+        """Whether a defense of the stack multiplies by random signs."""
+        return any(defense.spec.hides_signs for defense in self.defenses)
+
+    @property
     def encoding(self) -> Resolved | None:
         """The encoding defense of the stack, if it has one."""
         return next((d for d in self.defenses if d.spec.stage is Stage.ENCODING), None)
@@ -78,8 +92,21 @@ def plan(request: Request, registry: Registry) -> Cell:
         threat_model=registry.threat_model(request.threat_model),
         metrics=tuple(registry.specs("metrics")),
         attack=_one(registry.attack, request.attack, request.preset),
+        unavailable=_left_out(request, registry),
     )
     return _with_attacks(cell, registry)
+
+
+def _left_out(request: Request, registry: Registry) -> dict[str, str]:
+    """Metrics that this request does not score, with the reason."""
+    specs = registry.specs("metrics")
+    if request.metrics is None:
+        slow = [spec.name for spec in specs if spec.slow and request.preset == "quick"]
+        return dict.fromkeys(slow, "slow, so left out of the quick preset; --metrics all has it")
+    if request.metrics == "all":
+        return {}
+    wanted = {registry.metric(name.strip()).name for name in request.metrics.split(",")}
+    return {spec.name: "not asked for" for spec in specs if spec.name not in wanted}
 
 
 def _one(find: object, text: str, preset: str) -> Resolved:

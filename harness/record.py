@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from harness.checks import Flag
 from harness.keys import canonical_json, sha256_of
 from harness.request import Request
+from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.stages.utility import Utility
 
@@ -68,6 +69,7 @@ class RunRecord(BaseModel):
     utility: Utility | None = None
     privacy: dict[str, MetricScore] = {}
     companions: dict[str, dict[str, MetricScore]] = {}
+    identification: Identification | None = None
     diagnostics: dict[str, float] = {}
     flags: tuple[Flag, ...] = ()
     verdict: str = ""

@@ -54,6 +54,7 @@ class Request(BaseModel):
     batch_size: Count = Field(1, description="images per released gradient")
     victim_epochs: int = Field(1, ge=0, description="age of the model whose gradients leave")
     bn_mode: Literal["train", "eval"] = "train"
+    metrics: str | None = Field(None, description="`all`, or names parted by commas")
     seed: int = Field(0, ge=0)
     seconds: float | None = Field(None, gt=0, description="time limit of the attack")
     megabytes: Count = Field(8192, description="memory limit of the attack")

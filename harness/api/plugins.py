@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.api.assets import AssetFolder
 from harness.api.data import Collection, Samples, Scale
@@ -158,6 +158,10 @@ class Metric(ABC):
         """Why images of this shape cannot be scored, or None."""
         return None
 
+    def chance(self, count: int) -> float | None:
+        """What blind choice scores over `count` images, where that has a meaning."""
+        return None
+
     @abstractmethod
     def score(self, images: Tensor, truth: Tensor) -> Tensor:
         """[n] float64 for images and truth [n, c, h, w] in [0,1]; NaN where undefined."""
@@ -174,14 +178,15 @@ class Victim(Plugin[C]):
 class Recipe(Config):
     """How a victim is trained: the base of every victim's config."""
 
-    epochs: int = 10
-    batch_size: int = 128
-    optimizer: str = "adamw"
-    lr: float = 1e-3
-    weight_decay: float = 1e-4
-    schedule: str = "cosine"
-    cut: str = ""
-    """Name of the last block of h; the victim's spec gives each network's usual one."""
+    epochs: int = Field(10, ge=1, description="passes over the release")
+    batch_size: int = Field(128, ge=1, description="images per step")
+    optimizer: Literal["adamw", "adam", "sgd"] = Field("adamw", description="sgd: momentum .9")
+    lr: float = Field(1e-3, gt=0, description="initial learning rate")
+    weight_decay: float = Field(1e-4, ge=0, description="as the optimiser understands it")
+    schedule: Literal["cosine", "step", "none"] = Field(
+        "cosine", description="step: a tenth at one half and at three quarters"
+    )
+    cut: str = Field("", description="name of the last block of h, the part before the cut")
 
 
 class Space(Plugin[C]):

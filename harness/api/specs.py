@@ -48,6 +48,8 @@ class DefenseSpec(Spec):
     """A defense; its factory is an `EncodingDefense`, `TrainingDefense` or `GradientDefense`."""
 
     stage: Stage
+    hides_signs: bool = False
+    """Encodings carry random signs: every image metric is also taken on absolute values."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,16 @@ class DatasetSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class MetricSpec(Spec):
-    """A metric. `leaks_more` says which direction is worse for the owner."""
+    """A metric. `leaks_more` says which direction is worse for the owner.
+
+    The unit `proportion` is for values of 0 and 1; their mean gets a Wilson interval. A `slow`
+    metric is left out of the quick preset.
+    """
 
     leaks_more: Literal["higher", "lower"]
     range: tuple[float, float]
     unit: str = ""
+    slow: bool = False
     assets: tuple[Asset, ...] = ()
 
 

@@ -34,6 +34,7 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
     "batch_size": (int, "Images per released gradient.  [default: 1]"),
     "victim_epochs": (int, "Age of the model whose gradients leave.  [default: 1]"),
     "bn_mode": (click.Choice(CHOICES["bn_mode"]), "BatchNorm for gradients.  [default: train]"),
+    "metrics": (str, "'all', or names parted by commas.  [default: by preset]"),
     "seed": (int, "Seed of everything public.  [default: 0]"),
     "seconds": (float, "Time limit of each attack.  [default: by preset]"),
     "megabytes": (int, "Memory limit of each attack.  [default: 8192]"),

@@ -12,10 +12,11 @@ from harness.scoring.summary import MetricScore
 
 if TYPE_CHECKING:
     from harness.record import RunRecord
+    from harness.scoring.identification import Identification
     from harness.stages.utility import Utility
     from harness.store.records import Records
 
-WIDTH = 110
+WIDTH = 120
 
 
 def print_report(record: RunRecord, records: Records | None) -> None:
@@ -29,6 +30,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
         for name, score in record.privacy.items():
             if score.unavailable:
                 console.print(Text(f"{name} unavailable: {score.unavailable}", style="dim"))
+    if record.identification:
+        console.print(_identification_line(record.identification))
     if record.utility:
         console.print(_utility_line(record.utility, record.victim.name))
     for flag in record.flags:
@@ -94,12 +97,12 @@ def _gain(score: MetricScore) -> Text:
     """The gain over the best null: red where the release leaks, yellow where the attack fails."""
     if score.gain is None:
         return Text("–")
-    text = f"{score.gain:+.3g}"
+    text = f"{score.gain:+.2g}"
     if score.gain_ci is None:
         return Text(text)
     low, high = score.gain_ci
     style = "red" if low > 0 else "yellow" if high < 0 else ""
-    return Text(f"{text} [{low:+.3g}, {high:+.3g}]", style=style)
+    return Text(f"{text} [{low:+.2g}, {high:+.2g}]", style=style, no_wrap=True)
 
 
 def _number(value: float | None) -> str:
@@ -108,6 +111,14 @@ def _number(value: float | None) -> str:
 
 def _words(name: str | None) -> str:
     return (name or "").replace("_", " ")
+
+
+def _identification_line(found: Identification) -> str:
+    return (
+        f"identification among {found.candidates} candidates: "
+        f"top-1 {found.top1:.3f}{_interval(found.top1_ci)}, chance {found.top1_chance:.3f}; "
+        f"top-5 {found.top5:.3f}, chance {found.top5_chance:.3f}; AUC {found.auc:.3f}"
+    )
 
 
 def _utility_line(utility: Utility, victim: str) -> str:

@@ -51,6 +51,7 @@ from harness.plan import AttackPlan, Cell
 from harness.record import RunRecord
 from harness.registry import Registry, load_factory
 from harness.rng import KeyedStream, board_key, derive, owner_key
+from harness.scoring.identification import identification
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import verdict
 from harness.selector import Resolved
@@ -61,7 +62,7 @@ from harness.stages.release import ReleaseProtocol, release
 from harness.stages.stack import Stack
 from harness.stages.train import state, train
 from harness.stages.utility import Utility, utility
-from harness.stages.view import view
+from harness.stages.view import candidates, view
 from harness.store import Artifact, Store
 from harness.store.paths import disk_errors, scratch_folder
 from harness.store.records import Records
@@ -238,7 +239,7 @@ class Run:
                 given,
                 self._build("victims", self.cell.victim),
                 len(self.splits.classes),
-                self.board.stream(stage="train"),
+                self._training_stream(stack),
                 self.device,
                 stack=stack,
                 progress=self._progress,
@@ -253,10 +254,15 @@ class Run:
             )
         return Artifact(state(model), {"utility": measured.model_dump(mode="json")})
 
+    def _training_stream(self, stack: Stack) -> KeyedStream:
+        """Public, but secret where a defense draws its own noise from it."""
+        secret = bool(stack.training or stack.gradient)
+        return (self.owner if secret else self.board).stream(stage="train")
+
     def utility(self) -> Utility:
         """Accuracy of the cell beside that of the same victim on unprotected images."""
         plain = self.trained((), ReleaseKind.ENCODINGS)
-        own = self.trained(self.cell.defenses, self.cell.kind)
+        own = self.trained(self.cell.defenses, self.cell.trained_kind)
         return own.model_copy(
             update={"reference_accuracy": plain.accuracy, "reference_interval": plain.interval}
         )
@@ -393,7 +399,12 @@ class Run:
     def _nulls(self) -> NullScores:
         stream = self.board.stream(stage="judge")
         return score_nulls(
-            self.splits, self.targets, metrics=self.metrics, stream=stream, device=self.device
+            self.splits,
+            self.targets,
+            metrics=self.metrics,
+            stream=stream,
+            device=self.device,
+            signs_hidden=self.cell.hides_signs,
         )
 
     def judged(self, plan: AttackPlan) -> Artifact:
@@ -415,8 +426,20 @@ class Run:
                 device=self.device,
                 nulls=self._nulls,
                 attack=plan.attack.name,
+                signs_hidden=self.cell.hides_signs,
             )
-        return pack_judgement(judgement, _judgement_facts(judgement))
+        facts = _judgement_facts(judgement) | self._identified(found, plan)
+        return pack_judgement(judgement, facts)
+
+    def _identified(self, found: Reconstruction, plan: AttackPlan) -> dict[str, Any]:
+        """How well the attack's candidate scores pick the true images, if it gave any."""
+        scores = found.claims.get("candidate_scores")
+        if scores is None:
+            return {}
+        truth = candidates(self.splits, self.board).truth[: self.targets]
+        stream = self.board.stream(stage="judge", what="identification")
+        result = identification(scores[: self.targets], truth, stream, plan.attack.name)
+        return {"identification": result.model_dump(mode="json")}
 
     # -- the record ----------------------------------------------------------------------------
 
@@ -467,6 +490,7 @@ class Run:
             "diagnostics": dict(found.diagnostics),
             "flags": (*map(Flag.model_validate, judged.facts["flags"]), *flags),
             "verdict": judged.facts["verdict"],
+            "identification": judged.facts.get("identification"),
             "artifacts": {
                 "attack": self.store.identity("attack", self.keys.attack_of(main)),
                 "judge": self.store.identity("judge", self.keys.judge_of(main)),

@@ -11,7 +11,7 @@ the strongest that the same help allows. The mean image is one guess for all: no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,14 @@ from harness.scoring.matching import assign
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Domain = Callable[[Tensor], Tensor]
+
 MEAN, CLASS_MEAN, RANDOM = "mean_image", "class_mean", "random_public"
 CHUNK = 4096
+
+
+def _as_they_are(images: Tensor) -> Tensor:
+    return images
 
 
 @dataclass(frozen=True)
@@ -33,12 +39,20 @@ class Nulls:
     notes: tuple[str, ...] = ()
 
 
-def make_nulls(public: Samples, truth: Samples, classes: tuple[str, ...], stream: Stream) -> Nulls:
+def make_nulls(
+    public: Samples,
+    truth: Samples,
+    classes: tuple[str, ...],
+    stream: Stream,
+    domain: Domain = _as_they_are,
+) -> Nulls:
     """The three nulls for each private image; `truth` has images in [0,1].
 
-    `public` may be uint8 or in [0,1]. Deterministic given `stream`.
+    `public` may be uint8 or in [0,1]. Deterministic given `stream`. Metrics on absolute values
+    compare with what is known of absolute values, which is more than the absolute mean:
+    `domain` folds the public images before they are averaged.
     """
-    means, counts = _class_means(public, truth.images, len(classes))
+    means, counts = _class_means(public, truth.images, len(classes), domain)
     mean = (means * counts.view(-1, 1, 1, 1)).sum(0) / counts.sum()
     empty = counts == 0
     means[empty] = mean
@@ -47,7 +61,7 @@ def make_nulls(public: Samples, truth: Samples, classes: tuple[str, ...], stream
     images = {
         MEAN: mean.expand_as(truth.images),
         CLASS_MEAN: means[labels],
-        RANDOM: public[picks.to(public.images.device)].unit().images.to(truth.images),
+        RANDOM: domain(public[picks.to(public.images.device)].unit().images.to(truth.images)),
     }
     return Nulls(images, _notes(classes, empty.cpu(), labels.cpu()))
 
@@ -67,7 +81,9 @@ def _match(images: Tensor, truth: Tensor, guesses: int) -> Tensor:
     return matched
 
 
-def _class_means(public: Samples, like: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+def _class_means(
+    public: Samples, like: Tensor, classes: int, domain: Domain
+) -> tuple[Tensor, Tensor]:
     """Mean public image of each class [classes, c, h, w] in [0,1], and how many each has.
 
     Works in chunks: a public pool of bytes is never held as floats at once.
@@ -77,7 +93,7 @@ def _class_means(public: Samples, like: Tensor, classes: int) -> tuple[Tensor, T
     sums = torch.zeros(classes, *like.shape[1:], device=like.device, dtype=like.dtype)
     for start in range(0, len(public), CHUNK):
         part = public[slice(start, start + CHUNK)].unit()
-        sums.index_add_(0, part.labels.to(like.device), part.images.to(like))
+        sums.index_add_(0, part.labels.to(like.device), domain(part.images.to(like)))
     counts = public.labels.bincount(minlength=classes).to(like)
     return sums / counts.clamp(min=1).view(-1, 1, 1, 1), counts
 

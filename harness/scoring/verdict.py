@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from harness.scoring.summary import MetricScore
 
 MAIN_METRIC = "snr_db"
+GUESSWORK_DB = 0.25
+"""A gain below this may come from guessing more cleverly than the nulls do."""
 
 
 def main_metric(privacy: Mapping[str, MetricScore]) -> str | None:
@@ -33,6 +35,12 @@ def _sentence(name: str, score: MetricScore) -> str:
         )
     low, high = (_number(score, bound, signed=True) for bound in score.gain_ci)
     interval = f"95% interval {low} to {high}"
+    if score.gain_ci[0] > 0 and score.unit == "dB" and score.gain_ci[1] < GUESSWORK_DB:
+        return (
+            f"Hardly anything is shown to leak: {_gain(name, score)} over {null}, {interval}, is "
+            "no more than a better guess without the release may reach; a stronger attack may do "
+            "better."
+        )
     if score.gain_ci[0] > 0:
         return (
             f"The release leaks: reconstructions are {_gain(name, score)} closer to the private "
@@ -61,10 +69,10 @@ def _gain(name: str, score: MetricScore, signed: bool = False) -> str:
 
 
 def _number(score: MetricScore, value: float | None, signed: bool = False) -> str:
-    """`3.2 dB`, `+0.031`: one decimal for decibels, three for the rest."""
+    """`3.21 dB`, `+0.031`: two decimals for decibels, three for the rest."""
     if value is None:
         return "unknown"
-    digits = 1 if score.unit == "dB" else 3
+    digits = 2 if score.unit == "dB" else 3
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
     return f"{text} dB" if score.unit == "dB" else text
 

@@ -43,7 +43,7 @@ def encode_rounds(
     name, encode = _encoder(stack, classes)
 
     def order(t: int) -> Tensor:
-        return owner.stream(what="order", round=t).permutation(len(private)).sort().values
+        return owner.stream(what="order", round=t).permutation(len(private))
 
     def encoded(t: int) -> Encoded:
         made = encode(private, public, owner.stream(what="encoding", round=t))

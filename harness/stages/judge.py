@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from harness.api import (
     CellFailed,
@@ -19,7 +19,7 @@ from harness.api import (
     Stream,
 )
 from harness.scoring.matching import Matched, match
-from harness.scoring.nulls import MEAN, make_nulls, match_nulls
+from harness.scoring.nulls import MEAN, Nulls, make_nulls, match_nulls
 from harness.scoring.summary import MetricScore, Values, best_null, summarise
 
 if TYPE_CHECKING:
@@ -61,15 +61,6 @@ class NullScores:
     notes: tuple[str, ...]
 
 
-@runtime_checkable
-class KnowsChance(Protocol):
-    """A metric that knows what blind choice reaches."""
-
-    def chance(self, count: int) -> float:
-        """The expected score of guessing, over `count` images."""
-        ...
-
-
 @dataclass(frozen=True)
 class _Scorer:
     """One metric in one domain: signed, or absolute values of standardised images."""
@@ -90,13 +81,12 @@ class _Scorer:
         return values
 
     def values(self, attack: Tensor, nulls: Mapping[str, Tensor]) -> Values:
-        known = self.metric.chance(len(attack)) if isinstance(self.metric, KnowsChance) else None
         return Values(
             attack=attack.numpy(),
             nulls={name: scores.numpy() for name, scores in nulls.items()},
             leaks_more=self.spec.leaks_more,
             unit=self.spec.unit,
-            chance=known,
+            chance=self.metric.chance(len(attack)),
         )
 
 
@@ -212,20 +202,31 @@ def _score_nulls(
     *,
     guesses: int,
 ) -> NullScores:
-    private = truth.private if guesses else truth.private[slice(targets)]
-    private = _on(private, device)
-    nulls = make_nulls(truth.public, private, truth.classes, stream.stream(use="nulls"))
-    mean = nulls.images[MEAN][0]
-    if guesses:
-        nulls = match_nulls(nulls, private.images, guesses)
-    wanted = private.images[:targets]
-    per_image = {
-        name: {
-            null: scorer.score(images[:targets], wanted) for null, images in nulls.images.items()
-        }
-        for name, scorer in panel.fit.items()
-    }
-    return NullScores(guesses, per_image, mean, nulls.notes)
+    private = _on(truth.private if guesses else truth.private[slice(targets)], device)
+    per_image: dict[str, Mapping[str, Tensor]] = {}
+    plain = _nulls_in(None, truth, private, stream, guesses)
+    for scale in {scorer.fold for scorer in panel.fit.values()}:
+        nulls = plain if scale is None else _nulls_in(scale, truth, private, stream, guesses)
+        for name, scorer in panel.fit.items():
+            if scorer.fold == scale:
+                per_image[name] = {
+                    null: scorer.score(images[:targets], private.images[:targets])
+                    for null, images in nulls.images.items()
+                }
+    return NullScores(guesses, per_image, plain.images[MEAN][0], plain.notes)
+
+
+def _nulls_in(
+    scale: Scale | None, truth: Splits, private: Samples, stream: Stream, guesses: int
+) -> Nulls:
+    """The nulls for images as they are, or folded about the mean of `scale`."""
+    stream = stream.stream(use="nulls")
+    if scale is None:
+        nulls = make_nulls(truth.public, private, truth.classes, stream)
+        return match_nulls(nulls, private.images, guesses) if guesses else nulls
+    folded = private.map(lambda x: fold(x, scale))
+    nulls = make_nulls(truth.public, folded, truth.classes, stream, lambda x: fold(x, scale))
+    return match_nulls(nulls, folded.images, guesses) if guesses else nulls
 
 
 def _judge(

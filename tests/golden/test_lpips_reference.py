@@ -13,6 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from safetensors.torch import load_file
+
+from harness.api import AssetFolder, IntegrityError, Scale, Scene
 from harness_plugins.metrics.perceptual.distance import (
     ALEX,
     LpipsAlex,
@@ -20,10 +24,6 @@ from harness_plugins.metrics.perceptual.distance import (
     probe_pair,
     verify,
 )
-from numpy.lib.stride_tricks import sliding_window_view
-from safetensors.torch import load_file
-
-from harness.api import AssetFolder, IntegrityError, Scale, Scene
 
 TRUNK = Path(find_spec("harness_plugins.metrics.trunks").origin).parent / "alexnet"
 LAYERS = (("0", 4, 2), ("3", 1, 2), ("6", 1, 1), ("8", 1, 1), ("10", 1, 1))  # name, stride, pad

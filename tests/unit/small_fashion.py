@@ -5,12 +5,12 @@ from collections import OrderedDict
 from pathlib import Path
 
 import torch
-from harness_plugins.datasets import fashion_mini
-from harness_plugins.datasets.fashion_mini.dataset import FashionMini
 from torch import nn
 
 from harness.api import AssetFolder, Config, Recipe, Splits, Victim
 from harness.rng import KeyedStream
+from harness_plugins.datasets import fashion_mini
+from harness_plugins.datasets.fashion_mini.dataset import FashionMini
 
 OWNER, BOARD = KeyedStream(b"owner"), KeyedStream(b"board")
 CPU = torch.device("cpu")

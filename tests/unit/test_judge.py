@@ -6,11 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from harness_plugins.datasets import fashion_mini
-from harness_plugins.metrics import pixelwise, reidentification, ssim
-from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb
-from harness_plugins.metrics.reidentification.nearest import Reidentification
-from harness_plugins.metrics.ssim.structural import Ssim
 
 from harness.api import (
     AssetFolder,
@@ -26,6 +21,11 @@ from harness.api import (
 )
 from harness.rng import KeyedStream, board_key
 from harness.stages.judge import fold, judge, score_nulls
+from harness_plugins.datasets import fashion_mini
+from harness_plugins.metrics import pixelwise, reidentification, ssim
+from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb
+from harness_plugins.metrics.reidentification.nearest import Reidentification
+from harness_plugins.metrics.ssim.structural import Ssim
 
 N = 60
 CPU = torch.device("cpu")
@@ -176,6 +176,14 @@ def test_hidden_signs_are_judged_on_absolute_values_too(splits, metrics):
     assert set(privacy) == {*metrics, *(f"{name}_abs" for name in metrics)}
     # clamping to the valid range spoils the flips that leave it, no more
     assert privacy["snr_db_abs"].mean > privacy["snr_db"].mean + 3
+
+
+def test_absolute_values_are_guessed_from_public_absolute_values(splits, metrics):
+    absolute = splits.public.standardised(splits.scale).images.abs().mean(0)
+    guess = named(absolute.expand_as(truth(splits)))
+    score = judged(guess, splits, metrics, signs_hidden=True).privacy["snr_db_abs"]
+    assert score.nulls["mean_image"] == pytest.approx(score.mean, abs=1e-4)
+    assert score.gain <= 1e-4
 
 
 @pytest.mark.parametrize("mean", [0.3, 0.5, 0.8])

@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from views import attack, clothes, coloured, quiet, released, snr, stream, view_of
+
+from harness.api import CellFailed, Channel, Config, Scale
 from harness_plugins.attacks.linear import LinearConfig, harness_attacks
 from harness_plugins.attacks.linear.descent import Objective, descend
 from harness_plugins.attacks.linear.invert import Linear
@@ -9,9 +12,6 @@ from harness_plugins.attacks.linear.mixture import Mixture
 from harness_plugins.defenses.none.encode import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
-from views import attack, clothes, coloured, quiet, released, snr, stream, view_of
-
-from harness.api import CellFailed, Channel, Config, Scale
 
 WEIGHTS = torch.tensor([[[0.6, 0.3, 0.1], [0.5, 0.5, 0.0], [0.2, 0.4, 0.4], [0.7, 0.2, 0.1]]])
 SOURCES = torch.tensor([[[0, 1, 2], [1, 0, 2], [2, 2, 1], [0, 3, 2]]])

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from skimage.metrics import structural_similarity
+
+from harness.api import AssetFolder, Scale, Scene
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics.pixelwise.scores import Cosine, Mse, Psnr, SnrDb
 from harness_plugins.metrics.reidentification.nearest import Reidentification
 from harness_plugins.metrics.ssim.structural import CHUNK_VALUES, Ssim
-from skimage.metrics import structural_similarity
-
-from harness.api import AssetFolder, Scale, Scene
 
 FLAT = Scale(mean=(0.5,), std=(0.5,))
 

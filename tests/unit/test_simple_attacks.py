@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from views import MIXTURE, SCALE, attack, clothes, released, snr, stream, view_of
+
+from harness.api import AssetFolder, Channel, Config, Samples
 from harness_plugins.attacks.identity.rescale import Identity
 from harness_plugins.attacks.nearest.search import Nearest
 from harness_plugins.defenses.none.encode import NoDefense
@@ -9,9 +12,6 @@ from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.spaces.pixels import Pixels
 from harness_plugins.threat_models import harness_threat_models
-from views import MIXTURE, SCALE, attack, clothes, released, snr, stream, view_of
-
-from harness.api import AssetFolder, Channel, Config, Samples
 
 PUBLIC = clothes(300, 1000)
 

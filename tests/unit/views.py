@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness_plugins.datasets import fashion_mini
-from harness_plugins.datasets.fashion.dataset import SCALE
 from safetensors.torch import load, save
 
 from harness.api import Budget, Channel, Encoder, Samples, View
 from harness.api.knowledge import PRIOR_CHANNELS
 from harness.rng import KeyedStream, board_key
+from harness_plugins.datasets import fashion_mini
+from harness_plugins.datasets.fashion.dataset import SCALE
 
 BUDGET = Budget(seconds=600, megabytes=4000, threads=1)
 MIXTURE = (Channel.WEIGHTS, Channel.SOURCES)

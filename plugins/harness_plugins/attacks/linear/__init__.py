@@ -42,8 +42,8 @@ def harness_attacks() -> list[AttackSpec]:
                 frozenset({Channel.FEATURES, Channel.FEATURE_ENCODER, Channel.PUBLIC}),
             ),
             controls=(
-                Control("none", "fashion-mini", "snr_db", 20.0),
-                Control("singmix[radius=0]", "fashion-mini", "snr_db", 8.0),
+                Control("none", "fashion-mini", "snr_db", 30.0),
+                Control("singmix[radius=0]", "fashion-mini", "snr_db", 15.0),
             ),
             presets={"paper": _PAPER},
             formula=(

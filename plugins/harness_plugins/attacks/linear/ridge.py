@@ -57,4 +57,6 @@ class _Dual:
         ridge = penalty * self.kernel.diagonal().mean().clamp(min=torch.finfo().tiny)
         system = self.kernel + ridge * torch.eye(len(self.kernel), device=self.kernel.device)
         answer = torch.linalg.solve(system, self.images)
-        return (features - self.features_mean) @ self.features.T @ answer + self.images_mean
+        likeness = (features - self.features_mean) @ self.features.T
+        images: Tensor = likeness @ answer + self.images_mean
+        return images

@@ -61,7 +61,7 @@ def harness_attacks() -> list[AttackSpec]:
             ),
             controls=(
                 Control("none", "fashion-mini", "snr_db", 15.0),
-                Control("singmix[tau=1]", "fashion-mini", "snr_db", 5.0),
+                Control("singmix[tau=1]", "fashion-mini", "snr_db", 8.0),
             ),
             presets={"quick": _QUICK, "standard": _STANDARD, "paper": _PAPER},
             formula=(

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from harness.api import Progress, Samples, View
     from harness_plugins.attacks.unet import UNetConfig
 
-# Images of one exercise: as many as meet in a release's mixtures, few enough for the memory.
-_GROUP = 4000
-
 
 def build(view: View, config: UNetConfig) -> Denoiser:
     """An untrained network for what this view will hold."""
     planes, vector = inputs_of(view.shape[0], view.classes, view.has(Channel.LABELS))
-    network = Denoiser(planes, vector, view.shape[0], config.base)
-    return network.to(view.device, memory_format=torch.channels_last)
+    network = Denoiser(planes, vector, view.shape[0], config.base).to(view.device)
+    for parameter in network.parameters():
+        if parameter.dim() == 4:  # a fifth faster on a CPU
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    return network
 
 
 def learn(view: View, config: UNetConfig, progress: Progress) -> dict[str, Tensor]:
@@ -103,20 +103,15 @@ class _School:
         self.view, self.config = view, config
         self.named = view.has(Channel.SOURCES) and view.has(Channel.N_PRIVATE)
         self.held_out, self.samples = _parted(view, config)
-        sample = self.samples[:_GROUP]
-        first = encode(view, sample, view.rng.stream(use="prior"))
-        self.prior = learn_prior(view, self.samples, sample, first, config.components)
+        first = encode(view, self.held_out, view.rng.stream(use="prior"))
+        self.prior = learn_prior(view, self.samples, self.held_out, first, config.components)
         self.exam = self._evidence(self.held_out, "exam", 0)
         self.linear = self._linear_share()
         self.network = build(view, config)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.lr)
-        steps = config.epochs * self._steps_of_an_epoch()
+        steps = config.epochs * training.steps_of_an_epoch(len(self.samples), config.batch)
         self.scheduler = training.schedule(self.optimizer, steps)
         self.kept: dict[str, Tensor] = {}
-
-    def _steps_of_an_epoch(self) -> int:
-        groups = torch.empty(len(self.samples)).chunk(-(-len(self.samples) // _GROUP))
-        return sum(-(-len(group) // self.config.batch) for group in groups)
 
     def _evidence(self, samples: Samples, use: str, turn: int) -> Evidence:
         return weigh(self.prior, _exercise(self.view, samples, use, [turn], named=self.named))
@@ -128,7 +123,7 @@ class _School:
     def teach(self, epoch: int) -> None:
         """One pass over fresh encodings of the public images, in groups that meet in mixtures."""
         order = self.view.rng.stream(use="order", epoch=epoch).permutation(len(self.samples))
-        groups = order.to(self.view.device).chunk(-(-len(order) // _GROUP))
+        groups = training.groups(order.to(self.view.device))
         for number, group in enumerate(groups):
             self._lesson(self.samples[group], epoch * len(groups) + number)
 
@@ -141,7 +136,7 @@ class _School:
             return training.log_error(guess, samples.images[index]).mean()
 
         batches = torch.arange(len(samples), device=self.view.device).split(self.config.batch)
-        training.train_epoch(self.network, self.optimizer, self.scheduler, batches, loss_of)
+        training.train_epoch(self.network, self.optimizer, batches, loss_of, self.scheduler)
 
     def examine(self, share: float, score: float) -> tuple[float, float]:
         """The best share and score so far; the state that reached them is kept."""

@@ -68,7 +68,7 @@ class _Told:
         self.shape: torch.Size = torch.Size()
 
     def add(self, rows: Rows) -> None:
-        weight, _ = self.prior.weight(rows)
+        weight = self.prior.weight(rows)
         size = rows.images.flatten(1).square().mean(1).sqrt().clamp(min=1e-12)
         labels = [] if rows.labels is None else [rows.labels]
         self.shape = rows.images.shape[1:]
@@ -83,9 +83,12 @@ class _Told:
         mean = (own @ self.prior.means.flatten(1)).view(-1, *self.shape)
         linear, matched, precision = self.system.solve()
         matched = matched * (1 + 1 / precision.view(-1, 1)).rsqrt()
-        planes = [linear.view_as(mean), matched.view_as(mean), self.magnitude / self.count, mean]
-        vector = torch.cat([self.vector / self.count, precision.log().div(4).view(-1, 1)], 1)
-        return Evidence(mean, planes[0], torch.cat(planes, 1), vector)
+        linear, matched = linear.view_as(mean), matched.view_as(mean)
+        magnitude = torch.as_tensor(self.magnitude) / self.count
+        told = torch.as_tensor(self.vector) / self.count
+        planes = torch.cat([linear, matched, magnitude, mean], 1)
+        vector = torch.cat([told, precision.log().div(4).view(-1, 1)], 1)
+        return Evidence(mean, linear, planes, vector)
 
 
 class _System:

@@ -73,7 +73,7 @@ class _School:
 
         order = self.view.rng.stream(use="order", epoch=epoch).permutation(len(self.samples))
         batches = order.to(self.view.device).split(self.config.batch)
-        training.train_epoch(self.network, self.optimizer, self.scheduler, batches, loss_of)
+        training.train_epoch(self.network, self.optimizer, batches, loss_of, self.scheduler)
 
     def examine(self, share: float, score: float) -> tuple[float, float]:
         """The best share and score so far; the weights that reached them are kept."""

@@ -18,6 +18,12 @@ def _double(inputs: int, outputs: int, normalised: bool) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+def _silence(layer: nn.Conv2d) -> None:
+    """Let a layer start by answering zero."""
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+
+
 def _groups(channels: int) -> int:
     return max(g for g in (8, 4, 2, 1) if channels % g == 0)
 
@@ -41,8 +47,7 @@ class UNet(nn.Module):
         self.join = nn.ModuleList(_double(2 * b, b, normalised) for b in widths[2::-1])
         self.last = nn.Conv2d(base, outputs, 1)
         if from_zero:
-            nn.init.zeros_(self.last.weight)
-            nn.init.zeros_(self.last.bias)
+            _silence(self.last)
 
     def forward(self, planes: Tensor) -> Tensor:
         """[n, inputs, h, w] to [n, outputs, h, w]."""
@@ -87,8 +92,7 @@ class Decoder(nn.Module):
             steps += [nn.ConvTranspose2d(2 * b, b, 2, 2), _double(b, b, normalised=True)]
         self.steps = nn.Sequential(*steps)
         self.last = nn.Conv2d(base, channels, 1)
-        nn.init.zeros_(self.last.weight)
-        nn.init.zeros_(self.last.bias)
+        _silence(self.last)
 
     def _entry(self, features: tuple[int, ...], width: int) -> nn.Module:
         """Maps are brought to the coarsest size with their detail kept as channels."""

@@ -15,7 +15,7 @@ from harness_plugins.resizing import fit_images, resize
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.api import Progress, View
+    from harness.api import Progress, Samples, Stream, View
     from harness_plugins.attacks.unet import UNetConfig
 
 _LAMBDA_TV = 1e-4
@@ -34,22 +34,38 @@ def learn(view: View, config: UNetConfig, progress: Progress) -> dict[str, Tenso
     network = build(view, config)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.lr)
     for epoch in range(config.epochs):
-        encoded = encode(view, samples, view.rng.stream(use="train", epoch=epoch))
-        inputs = encoded.images.to(view.device)
-        size = inputs.shape[-2:]
-        losses: list[float] = []
-
-        def loss_of(index: Tensor) -> Tensor:
-            images = view.scale.clamp(network(inputs[index]))  # noqa: B023 - used at once
-            loss = _loss(images, resize(samples.images[index], *size))  # noqa: B023
-            losses.append(float(loss.detach()))  # noqa: B023
-            return loss
-
-        order = view.rng.stream(use="order", epoch=epoch).permutation(len(samples))
-        batches = order.to(view.device).split(config.batch)
-        training.train_epoch(network, optimizer, None, batches, loss_of)
+        rng = view.rng.stream(use="train", epoch=epoch)
+        groups = training.groups(rng.permutation(len(samples)).to(view.device))
+        losses = [
+            _lesson(view, config, network, optimizer, samples[group], rng.stream(group=number))
+            for number, group in enumerate(groups)
+        ]
         progress(epoch + 1, config.epochs, f"L1 {sum(losses) / len(losses):.3f}")
     return training.snapshot(network)
+
+
+def _lesson(
+    view: View,
+    config: UNetConfig,
+    network: UNet,
+    optimizer: torch.optim.Optimizer,
+    samples: Samples,
+    rng: Stream,
+) -> float:
+    """One pass over one group of images; returns its mean loss."""
+    encoded = encode(view, samples, rng)
+    inputs = encoded.images.to(view.device)
+    truth = samples.images[encoded.secrets.sources[:, 0].to(view.device)]
+    losses: list[Tensor] = []
+
+    def loss_of(index: Tensor) -> Tensor:
+        images = view.scale.clamp(network(inputs[index]))
+        losses.append(_loss(images, resize(truth[index], *inputs.shape[-2:])))
+        return losses[-1]
+
+    batches = torch.arange(len(inputs), device=view.device).split(config.batch)
+    training.train_epoch(network, optimizer, batches, loss_of)
+    return float(torch.stack([loss.detach() for loss in losses]).mean())
 
 
 def _loss(images: Tensor, truth: Tensor) -> Tensor:

@@ -47,25 +47,34 @@ class Prior:
         """By name, for storing."""
         return {f"prior.{field.name}": getattr(self, field.name) for field in fields(self)}
 
-    def weight(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Weight [m] of each row's own image, and [] how far off it may be.
+    def weight(self, rows: Rows) -> Tensor:
+        """Weight [n] of each row's own image.
 
-        Where weights are not granted, the norm of the encoding tells: the noise in it is
-        multiplied by 1 - w.
+        Where it is not granted, the norm of the encoding gives a first guess, because the noise
+        in it is multiplied by 1 - w. A soft label of several classes then says it exactly, once
+        that guess has told which of its shares is the image's own.
         """
         if rows.weights is not None:
-            return rows.weights[:, 0], self.line.new_tensor(1e-3)
-        guess = self.line[0] + self.line[1] * _rms(rows.images)
-        return guess.clamp(0.02, 1.0), self.line[2]
+            return rows.weights[:, 0]
+        guess = self._weight_by_norm(rows)
+        if rows.labels is None:
+            return guess
+        several = (rows.labels > 0).sum(1) > 1
+        share = (self.own_class(rows) * rows.labels).sum(1)
+        return torch.where(several, share, guess)
 
     def own_class(self, rows: Rows) -> Tensor:
-        """[m, classes] probabilities: a class whose share of the label is about w is likely."""
+        """[n, classes] probabilities: a class whose share of the label is about w is likely."""
         if rows.labels is None:
             return rows.images.new_full((len(rows.images), len(self.means)), 1 / len(self.means))
-        weight, spread = self.weight(rows)
-        misfit = (rows.labels - weight.view(-1, 1)) / spread
+        granted = rows.weights is not None
+        weight = rows.weights[:, 0] if rows.weights is not None else self._weight_by_norm(rows)
+        misfit = (rows.labels - weight.view(-1, 1)) / (1e-3 if granted else self.line[2])
         unlikely = misfit.square().neg().div(2).masked_fill(rows.labels <= 0, -torch.inf)
         return unlikely.softmax(1)
+
+    def _weight_by_norm(self, rows: Rows) -> Tensor:
+        return (self.line[0] + self.line[1] * _rms(rows.images)).clamp(0.02, 1.0)
 
 
 def learn_prior(

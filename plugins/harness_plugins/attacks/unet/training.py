@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # A squared error a pixel below this (40 dB) is as good as none: log would chase it for ever.
 _ERROR_FLOOR = 1e-4
+# Images of one exercise: enough to meet as in a release, few enough for the memory at 224 px.
+_GROUP = 2000
 _SHARES = tuple(step / 20 for step in range(21))
 
 
@@ -48,19 +50,33 @@ def schedule(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_sch
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
+def groups(order: Tensor) -> tuple[Tensor, ...]:
+    """An epoch's order of images cut into near-equal groups; each is one exercise."""
+    return order.chunk(-(-len(order) // _GROUP))
+
+
+def steps_of_an_epoch(images: int, batch: int) -> int:
+    """How many steps an epoch in groups takes."""
+    return sum(-(-len(group) // batch) for group in groups(torch.empty(images)))
+
+
 def train_epoch(
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
-    scheduler: torch.optim.lr_scheduler.LambdaLR | None,
-    batches: tuple[Tensor, ...],
+    batches: Iterable[Tensor],
     loss_of: Callable[[Tensor], Tensor],
+    scheduler: torch.optim.lr_scheduler.LambdaLR | None = None,
 ) -> None:
-    """One pass: `loss_of` gives the loss of the rows it is asked for."""
+    """One pass: `loss_of` gives the loss of the rows it is asked for.
+
+    With a scheduler, steps are also held to a gradient norm of one.
+    """
     network.train()
     for index in batches:
         optimizer.zero_grad(set_to_none=True)
         loss_of(index).backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        if scheduler is not None:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         if scheduler is not None:
             scheduler.step()

@@ -24,6 +24,10 @@ _BLOCK = 1 << 18
 class Singmix(EncodingDefense[SingmixConfig]):
     """x~_i = w_i x_i + (1 - w_i)(x_pi(i) + e_i), labels mixed alike (algorithm 1)."""
 
+    def __init__(self, config: SingmixConfig) -> None:
+        super().__init__(config)
+        self._measured: tuple[Tensor, float] | None = None
+
     def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
         """One round: `radius` is resolved; sources are (i, pi(i)), fixed points included."""
         n = len(private)
@@ -42,8 +46,15 @@ class Singmix(EncodingDefense[SingmixConfig]):
         return analyse(self.config, private, rng)
 
     def _radius(self, images: Tensor) -> float:
+        """Measured once for the rounds of one release: they bring the same tensor."""
         if self.config.radius is not None:
             return self.config.radius
+        if self._measured is None or self._measured[0] is not images:
+            self._measured = images, self._calibrate(images)
+        return self._measured[1]
+
+    def _calibrate(self, images: Tensor) -> float:
+        """Theorem 4.2; a lone image has nobody to be told apart from, and gets no noise."""
         if len(images) < 2:
             return 0.0
         spread = measure_spread(images, self.config.resolution)
@@ -97,4 +108,5 @@ def draw_weights(n: int, alpha: float, rng: Stream) -> Tensor:
 
 def _mix_labels(labels: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
     first, second = weights.to(labels.device).split(1, dim=1)
-    return labels * first + labels[partners] * second
+    mixed: Tensor = labels * first + labels[partners] * second
+    return mixed

@@ -52,7 +52,8 @@ def _log_on_cycle(weights: Floats) -> Floats:
     total = float(reached[-1])
     ahead = np.logaddexp.accumulate(reached[::-1])[::-1]
     wrapped = np.concatenate([[-np.inf], np.logaddexp.accumulate(reached)[:-1]]) + total
-    return np.logaddexp(ahead, wrapped) - before - 2 * _log_determinant(total / 2, len(weights))
+    sums: Floats = np.logaddexp(ahead, wrapped) - before
+    return sums - 2 * _log_determinant(total / 2, len(weights))
 
 
 def _log_determinant(log_product: float, length: int) -> float:

@@ -4,7 +4,7 @@ from harness.api import Asset, MetricSpec, hookimpl
 from harness_plugins.metrics.trunks import ALEXNET_TRUNK, VGG16_TRUNK
 
 
-def _lpips(name: str, summary: str, trunk: Asset) -> MetricSpec:
+def _lpips(name: str, summary: str, trunk: Asset, *, slow: bool) -> MetricSpec:
     return MetricSpec(
         name=name,
         version="1",
@@ -17,6 +17,7 @@ def _lpips(name: str, summary: str, trunk: Asset) -> MetricSpec:
         # bound its layer: together 7.74 (AlexNet) and 5.45 (VGG16)
         range=(0.0, 8.0),
         assets=(trunk,),
+        slow=slow,
     )
 
 
@@ -24,6 +25,6 @@ def _lpips(name: str, summary: str, trunk: Asset) -> MetricSpec:
 def harness_metrics() -> list[MetricSpec]:
     """One metric for each trunk."""
     return [
-        _lpips("lpips_vgg", "perceptual distance on VGG16; separates best", VGG16_TRUNK),
-        _lpips("lpips_alex", "perceptual distance on AlexNet; cheap", ALEXNET_TRUNK),
+        _lpips("lpips_vgg", "perceptual distance on VGG16; separates best", VGG16_TRUNK, slow=True),
+        _lpips("lpips_alex", "perceptual distance on AlexNet; cheap", ALEXNET_TRUNK, slow=False),
     ]
