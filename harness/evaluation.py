@@ -107,19 +107,12 @@ def _evaluate(
     force: str | None,
 ) -> RunRecord:
     """Run a cell; a failure of its own is a record, anything else is raised."""
+    from harness.engines.context import Context
     from harness.engines.inline import run
 
+    context = Context(cell, keys, Store(root), known, observer, secret=secret, force=force)
     try:
-        return run(
-            cell,
-            keys,
-            Store(root),
-            known,
-            observer,
-            lambda values: _full(cell, keys, known, values),
-            secret=secret,
-            force=force,
-        )
+        return run(context, lambda values: _full(cell, keys, known, values))
     except CellTimedOut as error:
         return _keep(root, _bare(cell, keys, known, "timeout", str(error)))
     except (CellFailed, PluginError) as error:

@@ -1,0 +1,1 @@
+"""Records as tables, pictures and pages."""
