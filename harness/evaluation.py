@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from harness.keys import STAGES, Keys, plugin_source
 from harness.plan import Cell, plan
 from harness.provenance import (
     available_threads,
+    can_compute_on,
     code_state,
     device_class,
     package_versions,
@@ -65,6 +67,7 @@ def evaluate(
         return stored
     if cell.reason:
         return _keep(root, _bare(cell, keys, known, "not_applicable", cell.reason))
+    check_machine(cell.device)
     return _evaluate(cell, keys, known, root, observer or Observer(), owner_key, force)
 
 
@@ -164,14 +167,33 @@ def _bare(cell: Cell, keys: Keys, known: Registry, status: str, error: str) -> R
 
 def _full(cell: Cell, keys: Keys, known: Registry, values: dict[str, Any]) -> RunRecord:
     common = _common(cell, keys, known, values.pop("resolved"))
-    quick = (QUICK_FLAG,) if cell.request.preset == "quick" else ()
-    values["flags"] = (*values["flags"], *quick)
+    values["flags"] = (*values["flags"], *_cell_flags(cell))
     return RunRecord(**common, **values, status="ok").sealed()
+
+
+def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
+    """Flags that follow from what was asked."""
+    flags = (QUICK_FLAG,) if cell.request.preset == "quick" else ()
+    if cell.public and cell.public.name != cell.dataset.name:
+        message = (
+            f"public images come from '{cell.public.name}'; where its classes are others, their "
+            "labels were drawn at random and class means tell nothing"
+        )
+        flags = (*flags, Flag(name="foreign_public", message=message))
+    return flags
 
 
 def _keep(root: Path, record: RunRecord) -> RunRecord:
     Records(root).save(record)
     return record
+
+
+def check_machine(device: str) -> None:
+    """UsageError unless torch is installed and sees the device."""
+    if find_spec("torch") is None:
+        raise UsageError("An evaluation needs torch, which is not installed; stored ones do not.")
+    if not can_compute_on(device):
+        raise UsageError(f"torch sees no {device} device here; leave --device at auto.")
 
 
 def check_stage(name: str | None) -> None:
@@ -180,11 +202,15 @@ def check_stage(name: str | None) -> None:
         raise UsageError(f"'{name}' is not a stage; stages: {', '.join(STAGES)}.")
 
 
-def dry_run(**options: Any) -> dict[str, Any]:
+def dry_run(
+    *, owner_key: bytes | None = None, force: str | None = None, **options: Any
+) -> dict[str, Any]:
     """What `evaluate` would do: the cell, its channels, and which stages are stored."""
     root = cache_root()
+    check_stage(force)
+    forced = STAGES[STAGES.index(force) :] if force else ()
     cell = equip(plan(make_request(**options), registry()), root)
-    keys = Keys(cell, fingerprint(None))
+    keys = Keys(cell, fingerprint(owner_key))
     foreseen = {
         "cell": f"{'+'.join(d.name for d in cell.defenses)} × {cell.attack.name}",
         "dataset": cell.dataset.name,
@@ -194,7 +220,7 @@ def dry_run(**options: Any) -> dict[str, Any]:
     if cell.main is None:
         return {**foreseen, "status": "not_applicable", "reason": cell.reason}
     stored = {
-        stage: "stored" if Store(root).has(stage, key) else "to do"
+        stage: "stored" if stage not in forced and Store(root).has(stage, key) else "to do"
         for stage, key in keys.of(cell.main).items()
     }
     return {

@@ -16,7 +16,7 @@ from typing import Any
 from harness.api.assets import Asset
 from harness.api.knowledge import ReleaseKind
 from harness.plan import AttackPlan, Cell
-from harness.provenance import source_sha256
+from harness.provenance import module_sha256, source_sha256
 from harness.selector import Resolved
 
 STAGES = ("load", "release", "train", "prepare", "attack", "judge")
@@ -53,6 +53,11 @@ def _asset_identity(asset: Asset) -> dict[str, str]:
     return {file.name: file.digest for file in asset.files}
 
 
+def layout() -> list[str]:
+    """How outputs lie on disk: what was stored in another way is not looked at."""
+    return [module_sha256(m) for m in ("harness.engines.codec", "harness.store.artifacts")]
+
+
 @dataclass(frozen=True)
 class Keys:
     """The keys of one cell's stages."""
@@ -63,7 +68,7 @@ class Keys:
 
     def _key(self, stage: str, **inputs: Any) -> str:
         code = source_sha256(f"harness.stages.{stage}")
-        return sha256_of({"stage": stage, "code": code, **inputs})
+        return sha256_of({"stage": stage, "code": code, "layout": layout(), **inputs})
 
     def _hardware(self) -> dict[str, Any]:
         return {"device": self.cell.device, "threads": self.cell.threads}

@@ -11,8 +11,9 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-image", "lpips", "safetensors")
@@ -25,7 +26,7 @@ def source_sha256(*modules: str) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(_closure(modules)):
-        digest.update(f"{name}\0{_module_sha256(name)}\n".encode())
+        digest.update(f"{name}\0{module_sha256(name)}\n".encode())
     return digest.hexdigest()
 
 
@@ -41,40 +42,52 @@ def _closure(modules: Iterable[str]) -> set[str]:
 
 
 @cache
-def _source(module: str) -> Path | None:
-    try:
-        spec = find_spec(module)
-    except ModuleNotFoundError:
+def _spec(module: str) -> ModuleSpec | None:
+    """Where a module lies. Unlike `find_spec` it runs no parent: a hash costs no torch."""
+    parent = module.rpartition(".")[0]
+    if not parent:
+        return find_spec(module)
+    above = _spec(parent)
+    if above is None or above.submodule_search_locations is None:
         return None
+    return PathFinder.find_spec(module, above.submodule_search_locations)
+
+
+def _source(module: str) -> Path | None:
+    spec = _spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
     return Path(spec.origin)
 
 
 @cache
-def _module_sha256(module: str) -> str:
+def module_sha256(module: str) -> str:
+    """A hash of one module's source, whatever it imports."""
     path = _source(module)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path else "none"
 
 
 @cache
 def _own_imports(module: str) -> tuple[str, ...]:
-    """Modules of the same top package that a module imports by name, anywhere in it."""
+    """Modules of the same top package that a module imports, anywhere in it."""
     path = _source(module)
     if path is None:
         return ()
     top = module.partition(".")[0]
-    names = _imported_names(ast.parse(path.read_bytes()))
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    names = _imported_names(ast.parse(path.read_bytes()), package)
     return tuple(name for name in names if name.partition(".")[0] == top and _source(name))
 
 
-def _imported_names(tree: ast.Module) -> Iterator[str]:
+def _imported_names(tree: ast.Module, package: str) -> Iterator[str]:
+    """Absolute names; `package` is what relative imports start from."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = resolve_name("." * node.level + (node.module or ""), package)
+            yield origin
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
 def package_versions() -> dict[str, str]:
@@ -101,11 +114,16 @@ def device_class(asked: str) -> str:
         return asked
     if not _may_accelerate():
         return "cpu"
+    return next(device for device in ("cuda", "mps", "cpu") if can_compute_on(device))
+
+
+def can_compute_on(device: str) -> bool:
+    """Whether torch sees a device of this class."""
+    if device == "cpu":
+        return True
     import torch
 
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    return torch.cuda.is_available() if device == "cuda" else torch.backends.mps.is_available()
 
 
 def _may_accelerate() -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.api.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 PresetName = Literal["quick", "standard", "paper"]
 Count = Annotated[int, Field(ge=1)]
@@ -56,10 +60,12 @@ class Request(BaseModel):
     bn_mode: Literal["train", "eval"] = "train"
     metrics: str | None = Field(None, description="`all`, or names parted by commas")
     seed: int = Field(0, ge=0)
-    seconds: float | None = Field(None, gt=0, description="time limit of the attack")
+    seconds: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="time limit of the attack"
+    )
     megabytes: Count = Field(8192, description="memory limit of the attack")
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    threads: Count | None = None
+    threads: int | None = Field(None, ge=1, le=1024)
 
     @model_validator(mode="after")
     def _targets_fit(self) -> Request:
@@ -88,22 +94,40 @@ class Request(BaseModel):
 
 def make_request(**values: Any) -> Request:
     """A validated request; UsageError says what is wrong and offers the nearest name."""
-    for name in values:
-        if name not in Request.model_fields:
-            raise UsageError(f"Unknown option '{name}'.{nearest(name, Request.model_fields)}")
+    _check_names(values)
     try:
         return Request(**values)
     except ValidationError as error:
-        faults = (f"{_where(fault['loc'])}{fault['msg']}" for fault in error.errors())
+        faults = (f"{_where(fault['loc'])}{_reason(fault)}" for fault in error.errors())
         raise UsageError("; ".join(faults)) from None
+
+
+def _check_names(values: Mapping[str, Any], place: str = "") -> None:
+    for name in values:
+        if name not in Request.model_fields:
+            hint = nearest(name, Request.model_fields)
+            raise UsageError(f"Unknown option '{name}'{place}.{hint}")
 
 
 def _where(location: tuple[int | str, ...]) -> str:
     return f"{'.'.join(map(str, location))}: " if location else ""
 
 
+def _reason(fault: ErrorDetails) -> str:
+    """A fault in words: ours where it is ours, else pydantic's with what was written."""
+    if fault["type"] == "value_error":
+        return str(fault["ctx"]["error"])
+    return f"{fault['msg']}, not {fault['input']!r}"
+
+
 def read_config(path: Path) -> dict[str, Any]:
-    """The options in a TOML file, unchecked."""
+    """The options in a TOML file: their names are checked, their values are not."""
+    options = _parsed(path)
+    _check_names(options, f" in {path}")
+    return options
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

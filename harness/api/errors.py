@@ -13,7 +13,6 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTEGRITY = 3
-EXIT_INTERRUPTED = 130
 
 
 class HarnessError(Exception):

@@ -84,11 +84,11 @@ def command(
     from harness.cli.progress import observer
 
     given = {**_from_file(config), **{k: v for k, v in options.items() if v is not None}}
+    secret = _read_key(owner_key) if owner_key else None
     if dry_run:
-        return _dry_run(given, as_json)
+        return _dry_run(given, secret, force, as_json)
     from harness.evaluation import evaluate
 
-    secret = _read_key(owner_key) if owner_key else None
     watching = observer(quiet=quiet or as_json or not sys.stderr.isatty())
     with watching:
         record = evaluate(observer=watching, owner_key=secret, force=force, **given)
@@ -127,11 +127,11 @@ def _read_key(path: Path) -> bytes:
     return secret
 
 
-def _dry_run(given: dict[str, Any], as_json: bool) -> int:
+def _dry_run(given: dict[str, Any], secret: bytes | None, force: str | None, as_json: bool) -> int:
     """Print the plan: channels, stages, and which of them are stored."""
     from harness.evaluation import dry_run
 
-    foreseen = dry_run(**given)
+    foreseen = dry_run(owner_key=secret, force=force, **given)
     if as_json:
         import json
 

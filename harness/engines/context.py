@@ -86,19 +86,24 @@ class Context:
         `inputs` brings in what `make` will use; other stages run there, outside this one's time.
         """
 
-        def watched() -> Artifact:
+        def making() -> Artifact:
             inputs()
-            with self.observer.stage(label) as progress:
-                started = time.perf_counter()
-                made = make(progress)
-                self.timing[label] = round(time.perf_counter() - started, 3)
-                self.peak_memory[label] = _peak_megabytes()
-            return made
+            with self.watched(label) as progress:
+                return make(progress)
 
-        artifact, stored = self.store.obtain(stage, key, watched, force=self.forced(stage))
+        artifact, stored = self.store.obtain(stage, key, making, force=self.forced(stage))
         if stored:
             self.observer.cached(label)
         return artifact
+
+    @contextmanager
+    def watched(self, label: str) -> Iterator[Progress]:
+        """Show, time and measure the memory of a piece of work."""
+        with self.observer.stage(label) as progress:
+            started = time.perf_counter()
+            yield progress
+            self.timing[label] = round(time.perf_counter() - started, 3)
+            self.peak_memory[label] = _peak_megabytes()
 
 
 @contextmanager

@@ -63,10 +63,11 @@ class Run:
         if self._wants("privacy") and self.cell.main:
             values |= self._privacy(self.cell.main)
         record = seal(values | self._frame(values["artifacts"]))
-        store = self.context.store
-        with self.context.observer.stage("picture"):
-            draw_gallery(store.root, record)
-        Records(store.root).save(record, self.context.keys.record)
+        root = self.context.store.root
+        with self.context.watched("picture"):
+            draw_gallery(root, record)
+        record = record.model_copy(update={"timing": dict(self.context.timing)})
+        Records(root).save(record, self.context.keys.record)
         return record
 
     def _frame(self, artifacts: dict[str, Any]) -> dict[str, Any]:

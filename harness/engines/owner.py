@@ -59,9 +59,21 @@ class Owner:
 
     @property
     def targets(self) -> int:
-        """How many private images are judged."""
+        """How many private images are judged: of gradients, no more than batches hold."""
+        if self.cell.kind is ReleaseKind.GRADIENTS:
+            return min(self._wanted, self._batches * self.cell.request.batch_size)
+        return self._wanted
+
+    @property
+    def _wanted(self) -> int:
         private = len(self.splits.private)
         return min(self.cell.request.targets or private, private)
+
+    @property
+    def _batches(self) -> int:
+        """Full batches only: enough for the targets, or all that the private images fill."""
+        size = self.cell.request.batch_size
+        return max(1, min(-(-self._wanted // size), len(self.splits.private) // size))
 
     def stack(self, defenses: tuple[Resolved, ...]) -> Stack:
         """The defenses, built."""
@@ -107,7 +119,7 @@ class Owner:
         protocol = ReleaseProtocol(
             rounds=request.rounds,
             batch_size=request.batch_size,
-            batches=-(-self.targets // request.batch_size),
+            batches=self._batches,
             victim_epochs=request.victim_epochs,
             bn_mode=request.bn_mode,
             embed=self._embed,

@@ -6,7 +6,8 @@ attack get the same help. As many of their guesses as the attack made are matche
 with the private images; the private images left over keep the null's guess for them. This goes
 for the class means too. They do name their target, by its label; but that naming is one of the
 assignments the matching may choose, so matching can only bring them nearer, and the null stays
-the strongest that the same help allows. The mean image is one guess for all: nothing changes.
+the strongest that the same help allows. The mean image and the mean colour are one guess for
+all: nothing changes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Domain = Callable[[Tensor], Tensor]
 
 MEAN, CLASS_MEAN, RANDOM = "mean_image", "class_mean", "random_public"
+COLOUR = "mean_colour"
 CHUNK = 4096
 
 
@@ -43,11 +45,14 @@ def make_nulls(
     public: Samples,
     truth: Samples,
     classes: tuple[str, ...],
+    colour: tuple[float, ...],
     stream: Stream,
     domain: Domain = _as_they_are,
 ) -> Nulls:
-    """The three nulls for each private image; `truth` has images in [0,1].
+    """The nulls for each private image; `truth` has images in [0,1].
 
+    `colour` is the dataset's mean by channel, which is public with its scale: as an image it
+    scores 0 dB of SNR. It matters where public images come from elsewhere and mislead.
     `public` may be uint8 or in [0,1]. Deterministic given `stream`. Metrics on absolute values
     compare with what is known of absolute values, which is more than the absolute mean:
     `domain` folds the public images before they are averaged.
@@ -57,10 +62,12 @@ def make_nulls(
     empty = counts == 0
     means[empty] = mean
     labels = truth.labels.to(means.device)
+    flat = truth.images.new_tensor(colour).view(-1, 1, 1)
     picks = stream.integers(len(public), len(truth))
     images = {
         MEAN: mean.expand_as(truth.images),
         CLASS_MEAN: means[labels],
+        COLOUR: domain(flat.expand_as(truth.images)),
         RANDOM: domain(public[picks.to(public.images.device)].unit().images.to(truth.images)),
     }
     return Nulls(images, _notes(classes, empty.cpu(), labels.cpu()))
@@ -69,7 +76,7 @@ def make_nulls(
 def match_nulls(nulls: Nulls, truth: Tensor, guesses: int) -> Nulls:
     """The nulls of an attack that made `guesses` reconstructions and named none of them."""
     images = {
-        name: images if name == MEAN else _match(images, truth, guesses)
+        name: images if name in (MEAN, COLOUR) else _match(images, truth, guesses)
         for name, images in nulls.images.items()
     }
     return Nulls(images, nulls.notes)

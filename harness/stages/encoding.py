@@ -57,7 +57,7 @@ def encode_rounds(
 
 def plain_round(private: Samples, classes: int) -> Rounds:
     """The images as they are and in their order, as one round without a copy."""
-    made = _plain(private, classes)
+    made = plain(private, classes)
     secrets = {"weights": made.secrets.weights[None], "sources": made.secrets.sources[None]}
     return Rounds(made.images[None], made.labels[None], secrets, {})
 
@@ -66,10 +66,11 @@ def _encoder(stack: Stack, classes: int) -> tuple[str, Encode]:
     if stack.encoding:
         name, defense = stack.encoding
         return name, defense.encode
-    return "none", lambda private, _public, _rng: _plain(private, classes)
+    return "none", lambda private, _public, _rng: plain(private, classes)
 
 
-def _plain(private: Samples, classes: int) -> Encoded:
+def plain(private: Samples, classes: int) -> Encoded:
+    """What a stack without an encoding defense makes of images: the images."""
     n = len(private)
     own = Secrets(weights=torch.ones(n, 1), sources=torch.arange(n).view(n, 1))
     return Encoded(private.images, one_hot(private.labels, classes).float(), own)

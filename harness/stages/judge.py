@@ -222,10 +222,12 @@ def _nulls_in(
     """The nulls for images as they are, or folded about the mean of `scale`."""
     stream = stream.stream(use="nulls")
     if scale is None:
-        nulls = make_nulls(truth.public, private, truth.classes, stream)
+        nulls = make_nulls(truth.public, private, truth.classes, truth.scale.mean, stream)
         return match_nulls(nulls, private.images, guesses) if guesses else nulls
     folded = private.map(lambda x: fold(x, scale))
-    nulls = make_nulls(truth.public, folded, truth.classes, stream, lambda x: fold(x, scale))
+    nulls = make_nulls(
+        truth.public, folded, truth.classes, scale.mean, stream, lambda x: fold(x, scale)
+    )
     return match_nulls(nulls, folded.images, guesses) if guesses else nulls
 
 
@@ -278,6 +280,8 @@ def _claims_only(
     reason = "the attack makes claims and returns no images"
     privacy = {name: _unavailable(scorer.spec, reason) for name, scorer in panel.fit.items()}
     private = _on(truth.private[slice(targets)], device)
-    nulls = make_nulls(truth.public, private, truth.classes, stream.stream(use="nulls"))
+    nulls = make_nulls(
+        truth.public, private, truth.classes, truth.scale.mean, stream.stream(use="nulls")
+    )
     found = torch.zeros(targets, dtype=torch.bool, device=device)
     return Judgement({**privacy, **panel.unfit}, {}, nulls.images[MEAN], found)

@@ -140,9 +140,10 @@ def load(
     """Draw private, public and test images, disjoint by content.
 
     Private images come from `collection.train`, public ones from the rest of it or from
-    `public.train`, resized (antialiased bilinear) and converted to the private images' channels,
-    their labels kept. Test images come from `collection.test`. An image that occurs twice stays
-    on the private side. Each split has an order of its own, drawn from `stream`.
+    `public.train`, resized (antialiased bilinear) and converted to the private images' channels.
+    Their labels are kept where the classes are the same, else drawn at random: labels of other
+    classes must mislead nobody. Test images come from `collection.test`. An image that occurs
+    twice stays on the private side. Each split has an order of its own, drawn from `stream`.
 
     Raises UsageError when a split asks for more than there is, IntegrityError when splits meet.
     """
@@ -158,4 +159,11 @@ def load(
     others = draw("public", pool, taken, lambda samples: _adapted(samples, private.images))
     test = draw("test", collection.test, taken | set(_contents(others.images)))
     _check_disjoint([("private", private), ("public", others), ("test", test)])
+    if public is not None and public.classes != collection.classes:
+        others = _unlabelled(others, len(collection.classes), stream)
     return Splits(private, others, test, collection.scale, collection.classes)
+
+
+def _unlabelled(samples: Samples, classes: int, stream: Stream) -> Samples:
+    """The same images under labels drawn at random."""
+    return Samples(samples.images, stream.stream(what="labels").integers(classes, len(samples)))

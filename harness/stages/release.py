@@ -198,7 +198,11 @@ def _mixture(rows: Tensors) -> Tensors:
 
 
 def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
-    """The first batches [batches,b,...] of the material, round after round."""
+    """Batches [batches,b,...] of the rows that the first images are primary in, as they come.
+
+    Rows are in a secret order, and the images that are judged are the first: the first rows
+    would be gradients of others.
+    """
     available = rounds.images.shape[0] * rounds.images.shape[1]
     wanted = protocol.batches * protocol.batch_size
     if wanted > available:
@@ -207,13 +211,13 @@ def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
             f"and there are {available}: ask for fewer batches, or more private images or rounds"
         )
     named = {"images": rounds.images, "labels": rounds.labels, **rounds.secrets}
-    return {name: _batched(rows, protocol) for name, rows in named.items()}
-
-
-def _batched(rows: Tensor, protocol: ReleaseProtocol) -> Tensor:
-    batches, size = protocol.batches, protocol.batch_size
-    first = rows.flatten(0, 1)[: batches * size].clone()
-    return first.view(batches, size, *rows.shape[2:])
+    primary = rounds.secrets["sources"][..., 0].flatten()
+    chosen = (primary >= wanted).int().argsort(stable=True)[:wanted]
+    shape = (protocol.batches, protocol.batch_size)
+    return {
+        name: rows.flatten(0, 1)[chosen].view(*shape, *rows.shape[2:])
+        for name, rows in named.items()
+    }
 
 
 def _batch_gradients(

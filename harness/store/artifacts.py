@@ -1,7 +1,7 @@
 """Outputs of stages on disk: `artifacts/<stage>/<key>/{tensors.safetensors,facts.json}`.
 
-`facts.json` carries the tensors' hash; a folder without it was never finished. Folders appear by
-rename, so another process sees all of an artifact or nothing.
+`facts.json` carries the tensors' hash and its own; a folder without it was never finished.
+Folders appear by rename, so another process sees all of an artifact or nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +40,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._fresh: set[tuple[str, str]] = set()
 
     def _folder(self, stage: str, key: str) -> Path:
         return self.root / "artifacts" / stage / key
@@ -54,21 +55,27 @@ class Store:
     ) -> tuple[Artifact, bool]:
         """The artifact of a key, made if it is not there; and whether it was.
 
-        Processes that want the same artifact take turns, so it is made once.
+        Processes that want the same artifact take turns, so it is made once. `force` makes it
+        anew, but not again what is new since this store was opened.
         """
+        force = force and (stage, key) not in self._fresh
         if not force and self.has(stage, key):
             return self.read(stage, key), True
-        started = time.time()
+        before = self._written(stage, key)
         with self.lock(f"{stage}-{key}"):
-            if self.has(stage, key) and (not force or self._newer(stage, key, started)):
+            if self.has(stage, key) and (not force or self._written(stage, key) != before):
+                self._fresh.add((stage, key))
                 return self.read(stage, key), True
             made = make()
             self.write(stage, key, made)
+            self._fresh.add((stage, key))
             return made, False
 
-    def _newer(self, stage: str, key: str, moment: float) -> bool:
-        """Whether someone else remade an artifact while this process waited."""
-        return (self._folder(stage, key) / FACTS).stat().st_mtime > moment
+    def _written(self, stage: str, key: str) -> int | None:
+        """Which writing of an artifact is there: someone else may remake it in a wait."""
+        with disk_errors(self.root):
+            facts = self._folder(stage, key) / FACTS
+            return facts.stat().st_mtime_ns if facts.exists() else None
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -92,6 +99,7 @@ class Store:
             tensors = {name: t.detach().cpu().contiguous() for name, t in artifact.tensors.items()}
             _checked_save(save_file, tensors, scratch / TENSORS)
             facts = {**_digest(scratch / TENSORS), "facts": dict(artifact.facts)}
+            facts["facts_sha256"] = _text_sha256(facts["facts"])
             write_atomically(scratch / FACTS, json.dumps(facts, sort_keys=True).encode())
             _replace(scratch, self._folder(stage, key))
 
@@ -120,9 +128,12 @@ class Store:
             text = (folder / FACTS).read_bytes()
         try:
             facts: dict[str, Any] = json.loads(text)
-            facts["sha256"], facts["bytes"], facts["facts"]
+            intact = facts["facts_sha256"] == _text_sha256(facts["facts"])
+            facts["sha256"], facts["bytes"]
         except (ValueError, KeyError, TypeError):
             raise _corrupt(folder, "its facts cannot be read") from None
+        if not intact:
+            raise _corrupt(folder, "its facts do not have the hash they were stored with")
         return facts
 
     def identity(self, stage: str, key: str) -> dict[str, str | int]:
@@ -134,10 +145,11 @@ class Store:
         """The file with an artifact's tensors."""
         return self._folder(stage, key) / TENSORS
 
-    def remove(self, stage: str, key: str) -> None:
-        """Drop one artifact."""
-        with disk_errors(self.root):
-            shutil.rmtree(self._folder(stage, key), ignore_errors=True)
+    def remove(self, folder: Path) -> None:
+        """Drop one artifact; its facts go first, so that half a folder is none."""
+        with disk_errors(folder):
+            (folder / FACTS).unlink()
+            shutil.rmtree(folder)
 
 
 def _digest(path: Path) -> dict[str, str | int]:
@@ -146,20 +158,22 @@ def _digest(path: Path) -> dict[str, str | int]:
     return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
 
 
+def _text_sha256(facts: Any) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
 def _checked_save(
     save: Callable[[dict[str, Tensor], Path], None], tensors: dict[str, Tensor], path: Path
 ) -> None:
     """Save tensors; safetensors words a full disk in its own error, turned back into OSError."""
-    import errno
-
     from safetensors import SafetensorError
 
     try:
         save(tensors, path)
     except SafetensorError as error:
-        for number in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            if os.strerror(number) in str(error) or f"os error {number}" in str(error):
-                raise OSError(number, os.strerror(number), str(path)) from error
+        if refused := re.search(r"os error (\d+)", str(error)):
+            number = int(refused[1])
+            raise OSError(number, os.strerror(number), str(path)) from error
         raise
 
 

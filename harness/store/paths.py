@@ -18,6 +18,7 @@ ADVICE = {
     errno.EDQUOT: f"free some space, run `harness cache prune`, or set {ENVIRONMENT} elsewhere",
     errno.EACCES: f"make it writable or set {ENVIRONMENT} to a folder that is",
     errno.EPERM: f"make it writable or set {ENVIRONMENT} to a folder that is",
+    errno.EFBIG: f"raise the limit on file sizes (ulimit -f) or set {ENVIRONMENT} elsewhere",
     errno.EROFS: f"set {ENVIRONMENT} to a folder that can be written",
     errno.ENOTDIR: f"a file is in the way; remove it or set {ENVIRONMENT} elsewhere",
     errno.EEXIST: f"a file is in the way; remove it or set {ENVIRONMENT} elsewhere",
@@ -28,10 +29,21 @@ def cache_root() -> Path:
     """The folder of everything kept between runs: `$HARNESS_CACHE`, or the user's cache."""
     chosen = os.environ.get(ENVIRONMENT)
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return _usable(Path(chosen))
     from platformdirs import user_cache_path
 
     return user_cache_path("encoding-harness", appauthor=False)
+
+
+def _usable(chosen: Path) -> Path:
+    """An absolute path that can be looked at, whether anything is there yet or not."""
+    try:
+        root = chosen.expanduser().absolute()
+    except RuntimeError as error:
+        raise StoreError(f"{ENVIRONMENT}={chosen}: {error}") from None
+    with disk_errors(root):
+        (root / "records").is_dir()
+    return root
 
 
 @contextmanager

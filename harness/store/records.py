@@ -42,7 +42,9 @@ class Records:
             if not self._cell(cell).exists():
                 return None
             identity = self._cell(cell).read_text(encoding="utf-8", errors="replace")
-            return self.load(self.path(identity)) if self.path(identity).exists() else None
+            if not self.path(identity).exists():
+                return None
+        return self.load(self.path(identity))
 
     def load(self, path: Path) -> RunRecord:
         """Read a record and check it against its id."""
@@ -55,15 +57,28 @@ class Records:
         try:
             record = parse_record(json.loads(data))
         except (ValueError, ValidationError, TypeError, AttributeError) as error:
-            raise IntegrityError(f"{path} is not a record: {_first_line(error)}") from None
-        if record.fingerprint() != record.id:
-            raise IntegrityError(f"{path} has been changed: its contents do not match its id.")
+            raise self._broken(path, f"is not a record: {_first_line(error)}") from None
+        if record.fingerprint() != record.id or self._misnamed(path, record):
+            raise self._broken(path, "has been changed: its contents do not match its id")
         return record
+
+    def _misnamed(self, path: Path, record: RunRecord) -> bool:
+        return self._own(path) and path != self.path(record.id)
+
+    def _own(self, path: Path) -> bool:
+        return path.parent == self.root / "records"
+
+    def _broken(self, path: Path, reason: str) -> IntegrityError:
+        remedy = (
+            " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
+        )
+        return IntegrityError(f"{path} {reason}.{remedy if self._own(path) else ''}")
 
     def find(self, text: str) -> RunRecord:
         """A record by path, id, or the beginning of an id."""
-        if (path := Path(text)).is_file():
-            return self.load(path)
+        with disk_errors(Path(text)):
+            if (path := Path(text)).is_file():
+                return self.load(path)
         matches = sorted((self.root / "records").glob(f"{_literal(text)}*.json"))
         if len(matches) == 1:
             return self.load(matches[0])

@@ -47,7 +47,7 @@ def prune(days: float) -> tuple[int, int]:
         for folder in _artifact_folders(root):
             if folder.stat().st_mtime <= horizon:
                 count, size = count + 1, size + _bytes(folder)
-                shutil.rmtree(folder)
+                Store(root).remove(folder)
         for left in (root / "tmp").glob("*"):
             if left.stat().st_mtime <= min(horizon, time.time() - DAY):
                 shutil.rmtree(left, ignore_errors=True)
@@ -64,7 +64,7 @@ def verify(*, remove: bool) -> list[str]:
         except IntegrityError as error:
             faults.append(str(error).partition(". `")[0])
             if remove:
-                shutil.rmtree(folder)
+                Store(root).remove(folder)
     for path in sorted((root / "records").glob("*.json")):
         try:
             Records(root).load(path)

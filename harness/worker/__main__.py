@@ -25,7 +25,7 @@ def main() -> None:
     """Serve jobs until the parent hangs up."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    jobs = _listen()
+    jobs = _listen(_keep_stdin())
     import torch
 
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -34,12 +34,20 @@ def main() -> None:
         _serve(job, replies)
 
 
-def _listen() -> queue.Queue[dict[str, Any] | None]:
+def _keep_stdin() -> TextIO:
+    """Jobs come in here; a plugin that reads standard input meets its end, not them."""
+    kept = os.fdopen(os.dup(sys.stdin.fileno()))
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
+    return kept
+
+
+def _listen(lines: TextIO) -> queue.Queue[dict[str, Any] | None]:
     """Read jobs on a thread of their own, so that a hang-up ends a busy process too."""
     jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
 
     def listen() -> None:
-        for line in sys.stdin:
+        for line in lines:
             jobs.put(json.loads(line))
         os._exit(0)
 

@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from harness.api import Budget, Channel, EncodingDefense, Samples, Scale, View
+from harness.api import Budget, Channel, Config, EncodingDefense, Samples, Scale, View
 from harness.api.release import Encoder
 from harness.registry import load_factory, registry
 from harness.rng import KeyedStream
+from harness.stages.encoding import plain
 from harness.stages.train import restore, restore_encoder
 
 FRAME = "view.json"
@@ -91,8 +92,8 @@ def open_view(folder: Path, frame: Frame) -> View:
         channels[channel] = _readers(frame).get(channel, _single)(tensors)
     if frame.n_private is not None:
         channels[Channel.N_PRIVATE] = frame.n_private
-    if frame.encoder is not None:
-        channels[Channel.ENCODER] = _encoder(frame.encoder)
+    if Channel.ENCODER in frame.granted:
+        channels[Channel.ENCODER] = _encoder(frame)
     return View(
         channels=channels,
         granted=frozenset(frame.granted),
@@ -121,7 +122,10 @@ def _readers(frame: Frame) -> dict[Channel, Callable[[dict[str, Tensor]], Any]]:
     }
 
 
-def _encoder(named: Named) -> Encoder:
+def _encoder(frame: Frame) -> Encoder:
+    named = frame.encoder
+    if named is None:
+        return Encoder("none", Config(), lambda own, _public, _rng: plain(own, frame.classes))
     known = registry()
     spec = known.defense(named.name)
     config = spec.config.model_validate(named.config)

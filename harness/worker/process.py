@@ -24,6 +24,8 @@ from harness.api.view import Budget
 
 LOOK_EVERY = 0.2
 LOG_LINES = 12
+START_SECONDS = 120.0
+"""How long a process may take to import torch; an attack's own time begins after that."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -51,6 +53,7 @@ class AttackProcess:
         )
         self._buffer = b""
         self._peak = 0.0
+        self._ready = False
 
     def __enter__(self) -> AttackProcess:
         return self
@@ -64,9 +67,13 @@ class AttackProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process and everything it started."""
+        """End the process and everything it started, in sessions of their own too."""
+        family = self._family()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._file):
             if pipe:
@@ -76,10 +83,13 @@ class AttackProcess:
     def ask(self, job: Mapping[str, Any], budget: Budget, progress: Progress) -> Spent:
         """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails."""
         self._write(job)
-        deadline = time.monotonic() + budget.seconds
+        deadline = time.monotonic() + budget.seconds + (0 if self._ready else START_SECONDS)
         while True:
             for message in self._messages():
-                if "progress" in message:
+                if "ready" in message:
+                    self._ready = True
+                    deadline = time.monotonic() + budget.seconds
+                elif "progress" in message:
                     progress(*message["progress"])
                 elif "error" in message:
                     raise CellFailed(self._with_log(message["error"]))
@@ -120,13 +130,19 @@ class AttackProcess:
                 self._with_log(f"the attack used {used:.0f} MB; its limit is {budget.megabytes} MB")
             )
 
-    def _resident_megabytes(self) -> float:
+    def _family(self) -> list[psutil.Process]:
         try:
             root = psutil.Process(self._process.pid)
-            family = [root, *root.children(recursive=True)]
-            return sum(float(process.memory_info().rss) for process in family) / 2**20
+            return [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+    def _resident_megabytes(self) -> float:
+        try:
+            used = sum(float(process.memory_info().rss) for process in self._family())
         except psutil.Error:
             return 0.0
+        return used / 2**20
 
     def _death(self) -> str:
         code = self._process.wait()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -160,3 +162,15 @@ def test_splits_that_meet_break_an_integrity_rule() -> None:
     part = samples(4, 1, 8, 8)
     with pytest.raises(IntegrityError, match="of the private split is also in the test split"):
         _check_disjoint([("private", part), ("test", part[3:])])
+
+
+def test_labels_of_other_classes_are_replaced_and_those_of_the_same_are_kept() -> None:
+    own = collection(samples(200, 1, 8, 8), samples(5, 1, 8, 8, seed=9))
+    other = replace(
+        collection(samples(200, 1, 8, 8, seed=5), own.test), classes=("ant", "bee", "cow")
+    )
+    alike = load(own, replace(other, classes=own.classes), SplitSizes(10, 100, 5), STREAM)
+    foreign = load(own, other, SplitSizes(10, 100, 5), STREAM)
+    assert torch.equal(alike.public.images, foreign.public.images)
+    assert not torch.equal(alike.public.labels, foreign.public.labels)
+    assert foreign.public.labels.max() < len(own.classes)

@@ -11,7 +11,7 @@ from harness.rng import KeyedStream, board_key
 from harness.scoring.identification import identification
 from harness.scoring.intervals import mean_intervals, proportion_interval
 from harness.scoring.matching import assign, match
-from harness.scoring.nulls import CLASS_MEAN, MEAN, RANDOM, make_nulls, match_nulls
+from harness.scoring.nulls import CLASS_MEAN, COLOUR, MEAN, RANDOM, make_nulls, match_nulls
 from harness.scoring.summary import Values, summarise
 
 SCALE = Scale(mean=(0.25,), std=(0.5,))
@@ -118,10 +118,11 @@ def test_nulls_by_hand():
     greys = torch.tensor([0.0, 0.2, 0.4, 1.0]).view(4, 1, 1, 1).expand(4, 1, 2, 2)
     public = Samples(greys, torch.tensor([0, 0, 1, 1]))
     truth = Samples(torch.rand(3, 1, 2, 2), torch.tensor([1, 0, 1]))
-    nulls = make_nulls(public, truth, ("a", "b"), stream())
+    nulls = make_nulls(public, truth, ("a", "b"), (0.25,), stream())
     assert nulls.images[MEAN][:, 0, 0, 0].tolist() == pytest.approx([0.4] * 3)
     assert nulls.images[CLASS_MEAN][:, 0, 0, 0].tolist() == pytest.approx([0.7, 0.1, 0.7])
     assert {round(x, 1) for x in nulls.images[RANDOM][:, 0, 0, 0].tolist()} <= {0, 0.2, 0.4, 1}
+    assert nulls.images[COLOUR].unique().tolist() == [0.25]
     assert nulls.notes == ()
 
 
@@ -129,16 +130,18 @@ def test_public_bytes_give_the_same_nulls_as_floats():
     pixels = (pictures(30) * 255).round().to(torch.uint8)
     labels, truth = torch.arange(30) % 3, Samples(pictures(5), torch.arange(5) % 3)
     for name, images in make_nulls(
-        Samples(pixels, labels), truth, tuple("abc"), stream()
+        Samples(pixels, labels), truth, tuple("abc"), (0.25,), stream()
     ).images.items():
-        floats = make_nulls(Samples(pixels.float() / 255, labels), truth, tuple("abc"), stream())
+        floats = make_nulls(
+            Samples(pixels.float() / 255, labels), truth, tuple("abc"), (0.25,), stream()
+        )
         torch.testing.assert_close(images, floats.images[name])
 
 
 def test_a_class_without_public_images_is_said_to_fall_back():
     public = Samples(pictures(4), torch.tensor([0, 0, 2, 2]))
     truth = Samples(pictures(3), torch.tensor([1, 1, 0]))
-    nulls = make_nulls(public, truth, ("shirt", "bag", "coat"), stream())
+    nulls = make_nulls(public, truth, ("shirt", "bag", "coat"), (0.25,), stream())
     torch.testing.assert_close(nulls.images[CLASS_MEAN][:2], nulls.images[MEAN][:2])
     (note,) = nulls.notes
     assert "class 'bag'" in note
@@ -148,7 +151,7 @@ def test_a_class_without_public_images_is_said_to_fall_back():
 def test_matched_nulls_are_nearer_and_hold_the_same_images():
     public = Samples(pictures(300, seed=5), torch.arange(300) % 10)
     truth = Samples(pictures(60), torch.arange(60) % 10)
-    named = make_nulls(public, truth, tuple("abcdefghij"), stream())
+    named = make_nulls(public, truth, tuple("abcdefghij"), (0.25,), stream())
     matched = match_nulls(named, truth.images, guesses=60)
     for name in (CLASS_MEAN, RANDOM):
         before, after = (((n.images[name] - truth.images) ** 2).sum() for n in (named, matched))
@@ -162,7 +165,7 @@ def test_few_guesses_match_few_nulls():
         Samples(pictures(300, seed=5), torch.arange(300) % 2),
         Samples(pictures(60), torch.arange(60) % 2),
     )
-    named = make_nulls(public, truth, ("a", "b"), stream())
+    named = make_nulls(public, truth, ("a", "b"), (0.25,), stream())
     moved = match_nulls(named, truth.images, guesses=3).images[RANDOM] != named.images[RANDOM]
     assert moved.flatten(1).any(1).sum() <= 3
 

@@ -59,7 +59,7 @@ def test_the_network_starts_at_zero_so_the_answer_starts_at_the_linear_one():
     view = released(singmix(tau=1.0), clothes(60), PUBLIC)
     config = UNetConfig(**TINY, epochs=0)
     prepared = conditioned.learn(view, config, quiet)
-    evidence = weigh(Prior.of(prepared), [released_rows(view, 0)])
+    evidence = weigh(Prior.of(prepared, view.device), [released_rows(view, 0)])
     share = float(prepared["shares"][0])
     images = conditioned.estimate(view, config, prepared)
     start = view.scale.clamp(evidence.mean + share * evidence.linear)
@@ -70,7 +70,7 @@ def test_the_own_class_is_read_off_label_and_weight():
     private = clothes(200)
     view = released(singmix(tau=1.0), private, PUBLIC)
     prepared = conditioned.learn(view, UNetConfig(**TINY, epochs=0), quiet)
-    guessed = Prior.of(prepared).own_class(released_rows(view, 0)).argmax(1)
+    guessed = Prior.of(prepared, view.device).own_class(released_rows(view, 0)).argmax(1)
     assert float((guessed == private.labels).float().mean()) > 0.98
 
 
@@ -82,7 +82,7 @@ def test_norm_and_label_tell_the_weight_where_it_is_not_granted():
         blind = {c: v for c, v in view.channels.items() if c not in hidden}
         blind_view = view_of(blind, clothes(200))
         prepared = conditioned.learn(blind_view, UNetConfig(**TINY, epochs=0), quiet)
-        guess = Prior.of(prepared).weight(released_rows(blind_view, 0))
+        guess = Prior.of(prepared, view.device).weight(released_rows(blind_view, 0))
         errors.append(float((guess - told).abs().median()))
     assert errors[0] < 1e-6
     assert errors[1] < 0.01
@@ -92,7 +92,7 @@ def test_joint_evidence_equals_the_dense_solution():
     private = clothes(40)
     view = released(singmix(tau=1.0), private, PUBLIC)
     prepared = conditioned.learn(view, UNetConfig(**{**TINY, "components": 0}, epochs=0), quiet)
-    prior, rows = Prior.of(prepared), released_rows(view, 0)
+    prior, rows = Prior.of(prepared, view.device), released_rows(view, 0)
     first, second = rows.weights.double().T
     own, partner = rows.sources.T
     mixing = torch.zeros(40, 40, dtype=torch.float64)

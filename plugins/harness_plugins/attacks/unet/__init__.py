@@ -17,7 +17,7 @@ _PAPER: dict[str, Any] = {
     "images": 100_000,
 }
 _STANDARD: dict[str, Any] = {"base": 24, "epochs": 4, "batch": 64, "images": 20_000}
-_QUICK: dict[str, Any] = {"base": 16, "epochs": 2, "batch": 64, "images": 4_000, "components": 64}
+_QUICK: dict[str, Any] = {"base": 16, "epochs": 2, "batch": 64, "images": 4_000, "components": 128}
 
 
 class UNetConfig(Config):
@@ -36,7 +36,7 @@ class UNetConfig(Config):
     lr: float = Field(default=2e-3, gt=0, description="learning rate of Adam")
     images: int = Field(default=20_000, ge=20, description="public images to train on, at the most")
     components: int = Field(
-        default=256, ge=0, le=4096, description="principal components of the linear estimate"
+        default=512, ge=0, le=4096, description="principal components of the linear estimate"
     )
 
 

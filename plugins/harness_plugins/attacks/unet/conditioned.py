@@ -50,7 +50,7 @@ def learn(view: View, config: UNetConfig, progress: Progress) -> dict[str, Tenso
 
 def estimate(view: View, config: UNetConfig, prepared: Mapping[str, Tensor]) -> Tensor:
     """[n, *view.shape]: each image of all rounds, or of each row where none is named."""
-    prior, network = Prior.of(prepared), build(view, config)
+    prior, network = Prior.of(prepared, view.device), build(view, config)
     training.restore(network, dict(prepared))
     rounds = len(view.encodings) if names_targets(view) else 1
     evidence = weigh(prior, (released_rows(view, turn) for turn in range(rounds)))
@@ -143,7 +143,7 @@ class _School:
         start = self.exam.mean + self.linear * self.exam.linear
         change = _corrections(self.network, self.exam)
         now = training.best_share(start, change, self.held_out.images, self.view.scale.clamp)
-        if now[1] <= score:
+        if not now[1] > score:  # a network gone wild scores NaN
             return share, score
         shares = torch.tensor([self.linear, now[0]])
         self.kept = {**training.snapshot(self.network), **self.prior.tensors(), "shares": shares}

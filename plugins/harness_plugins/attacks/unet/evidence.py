@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness_plugins.attacks.unet.prior import Prior
     from harness_plugins.attacks.unet.rows import Rows
 
-_ITERATIONS = 16
+_ITERATIONS = 32
 # Variance a pixel of what no model explains: keeps noise-free systems solvable in float32.
 _NOISE_FLOOR = 1e-3
 

@@ -80,7 +80,7 @@ class _School:
         now = training.best_share(
             self.mean, self.change(self.asked), self.held_out.images, self.view.scale.clamp
         )
-        if now[1] <= score:
+        if not now[1] > score:  # a network gone wild scores NaN
             return share, score
         self.kept = training.snapshot(self.network)
         return now

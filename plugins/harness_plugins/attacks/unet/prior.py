@@ -39,9 +39,10 @@ class Prior:
     line: Tensor
 
     @classmethod
-    def of(cls, prepared: Mapping[str, Tensor]) -> Prior:
-        """From the tensors of `tensors`."""
-        return cls(**{field.name: prepared[f"prior.{field.name}"] for field in fields(cls)})
+    def of(cls, prepared: Mapping[str, Tensor], device: torch.device) -> Prior:
+        """From the tensors of `tensors`, wherever they were stored."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: prepared[f"prior.{name}"].to(device) for name in names})
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, for storing."""

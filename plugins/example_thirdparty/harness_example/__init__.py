@@ -1,0 +1,1 @@
+"""Plugins for `encoding-harness`, small enough to copy."""

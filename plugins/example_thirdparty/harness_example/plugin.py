@@ -1,0 +1,171 @@
+"""What this package declares. Imports no torch: the classes are imported when they run."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from harness.api import (
+    AttackSpec,
+    Channel,
+    Config,
+    Control,
+    DatasetSpec,
+    DefenseSpec,
+    MetricSpec,
+    Stage,
+    hookimpl,
+)
+
+
+class BlurConfig(Config):
+    """How strongly images are blurred."""
+
+    strength: float = Field(1.0, ge=0, le=10, description="deviation of the Gaussian, in pixels")
+
+
+class SmallHiddenConfig(Config):
+    """How dear large features are."""
+
+    weight: float = Field(0.1, ge=0, description="factor of the penalty")
+
+
+class ClipConfig(Config):
+    """How long a gradient may be."""
+
+    norm: float = Field(1.0, gt=0, description="largest Euclidean norm over all parameters")
+
+
+class FeatureMeanConfig(Config):
+    """How many neighbours are averaged."""
+
+    neighbours: int = Field(5, ge=1, description="public images averaged for each target")
+
+
+@hookimpl
+def harness_defenses() -> list[DefenseSpec]:
+    """One defense of each stage."""
+    return [
+        DefenseSpec(
+            name="blur",
+            version="1",
+            summary="releases images blurred by a Gaussian",
+            reference="textbook example; no paper calls this private",
+            factory="harness_example.defenses:Blur",
+            config=BlurConfig,
+            stage=Stage.ENCODING,
+            formula="x~ = x * N(0, strength²), circular",
+            weaknesses=("a convolution can be undone: see the attack 'sharpen'",),
+            example="blur[strength=2]",
+        ),
+        DefenseSpec(
+            name="smallhidden",
+            version="1",
+            summary="trains with a penalty on the energy of the released features",
+            reference="textbook example: weight decay, on activations",
+            factory="harness_example.defenses:SmallHidden",
+            config=SmallHiddenConfig,
+            stage=Stage.TRAINING,
+            formula="loss + weight · mean over the batch of ‖h(x)‖²",
+            weaknesses=("small features say as much as large ones, up to rounding",),
+            example="smallhidden[weight=0.01]",
+        ),
+        DefenseSpec(
+            name="clip",
+            version="1",
+            summary="shortens each gradient to a given norm",
+            reference="Abadi et al. 2016, arXiv:1607.00133, algorithm 1, without its noise",
+            factory="harness_example.defenses:Clip",
+            config=ClipConfig,
+            stage=Stage.GRADIENT,
+            formula="g / max(1, ‖g‖ / norm)",
+            weaknesses=("keeps the direction, which is what attacks read: see 'firstlayer'",),
+            example="clip[norm=0.5]",
+        ),
+    ]
+
+
+@hookimpl
+def harness_attacks() -> list[AttackSpec]:
+    """One attack on each kind of release, and one that picks from a list."""
+    return [
+        AttackSpec(
+            name="sharpen",
+            version="1",
+            summary="learns on public images the filter that undoes the encoding best",
+            reference="Wiener 1949, Extrapolation, Interpolation and Smoothing",
+            factory="harness_example.attacks:Sharpen",
+            needs=(frozenset({Channel.ENCODINGS, Channel.ENCODER, Channel.PUBLIC}),),
+            controls=(Control("blur[strength=0.5]", "stripes", "snr_db", 40.0),),
+            formula="G(f) = Σ X(f) conj(X~(f)) / Σ |X~(f)|², over public images",
+            weaknesses=("one filter for all images: blind to masks and mixtures",),
+            example="sharpen",
+        ),
+        AttackSpec(
+            name="featuremean",
+            version="1",
+            summary="averages the public images whose features are nearest",
+            reference="k-nearest-neighbour regression",
+            factory="harness_example.attacks:FeatureMean",
+            config=FeatureMeanConfig,
+            needs=(frozenset({Channel.FEATURES, Channel.FEATURE_ENCODER, Channel.PUBLIC}),),
+            formula="x^ = mean of the public p with the smallest ‖h(p) - h(x)‖",
+            weaknesses=("shows nothing that the public pool does not hold",),
+            example="featuremean[neighbours=3]",
+        ),
+        AttackSpec(
+            name="firstlayer",
+            version="1",
+            summary="reads the input of a fully connected first layer off its gradient",
+            reference="Phong et al. 2018, IEEE TIFS 13(5), section III",
+            factory="harness_example.attacks:FirstLayer",
+            needs=(frozenset({Channel.GRADIENTS}),),
+            formula="∂L/∂W = δ xᵀ and ∂L/∂b = δ, so x^ = Wgradᵀ δ / ‖δ‖²",
+            weaknesses=(
+                "needs a first layer that is linear with a bias (victim mlp)",
+                "in batches of several images it sees their mixture",
+            ),
+            example="firstlayer",
+        ),
+        AttackSpec(
+            name="lookup",
+            version="1",
+            summary="says which image of a list each encoding was made of",
+            reference="nearest neighbour",
+            factory="harness_example.attacks:Lookup",
+            needs=(frozenset({Channel.ENCODINGS, Channel.SOURCES, Channel.CANDIDATES}),),
+            formula="score(target, candidate) = -‖x~ - candidate‖",
+            weaknesses=("compares pixels: random signs or much noise defeat it",),
+            example="--threat-model candidates --attack lookup",
+        ),
+    ]
+
+
+@hookimpl
+def harness_datasets() -> list[DatasetSpec]:
+    """A dataset that needs no download."""
+    return [
+        DatasetSpec(
+            name="stripes",
+            version="1",
+            summary="generated stripes, 12 x 12, grey: across, upright and slanting",
+            reference="made up here",
+            factory="harness_example.dataset:Stripes",
+        )
+    ]
+
+
+@hookimpl
+def harness_metrics() -> list[MetricSpec]:
+    """How wrong the worst pixel is."""
+    return [
+        MetricSpec(
+            name="max_error",
+            version="1",
+            summary="largest absolute error of a pixel, on images in [0,1]",
+            reference="Chebyshev distance",
+            factory="harness_example.metric:MaxError",
+            formula="max |x - x^|",
+            leaks_more="lower",
+            range=(0.0, 1.0),
+        )
+    ]

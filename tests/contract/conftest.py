@@ -1,0 +1,29 @@
+"""The example distribution, installed once as a stranger's."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from strangers import Machine
+
+EXAMPLE = Path(__file__).parents[2] / "plugins" / "example_thirdparty"
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory):
+    """The folder that pip installed `harness-example` into, from a copy of its sources."""
+    work = tmp_path_factory.mktemp("example")
+    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(EXAMPLE, work / "source", ignore=ignored)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, *offline, "--target", work / "site", work / "source"], check=True)
+    return work / "site"
+
+
+@pytest.fixture(scope="session")
+def machine(example, tmp_path_factory):
+    """The engine with the example installed."""
+    return Machine(tmp_path_factory.mktemp("cache"), (example,))

@@ -1,0 +1,122 @@
+"""Strangers' packages in folders of their own, and the command line run with them installed."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import psutil
+
+SMALL = (
+    *("evaluate", "--threads", "1", "--victim", "mlp", "--metrics", "snr_db", "--only", "privacy"),
+    *("--private-size", "12", "--public-size", "40", "--test-size", "20", "--json"),
+)
+"""A cell of a few seconds; it still needs a dataset."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one command left on the terminal."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The engine with a cache of its own and these folders of installed packages."""
+
+    cache: Path
+    sites: tuple[Path, ...] = ()
+
+    def harness(self, *arguments):
+        """One command, as typed."""
+        return self._python("-m", "harness", *arguments)
+
+    def series(self, commands):
+        """Several commands, each as typed, in one process: torch is imported once."""
+        ran = self._python(__file__, json.dumps(commands))
+        assert ran.code == 0, ran.err
+        return [Ran(**outcome) for outcome in ran.json]
+
+    def _python(self, *arguments):
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(map(str, self.sites)),
+                "HARNESS_CACHE": str(self.cache),
+                "OMP_NUM_THREADS": "1",
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def left_behind(self):
+        """Scratch files, and processes that were started with these folders on their path."""
+        files = list((self.cache / "tmp").iterdir())
+        return files + [p for p in psutil.process_iter() if self._is_ours(p)]
+
+    def _is_ours(self, process):
+        try:
+            path = process.environ().get("PYTHONPATH", "")
+        except psutil.Error:
+            return False
+        return process.pid != os.getpid() and any(str(site) in path for site in self.sites)
+
+
+def install(site, distribution, source, *, plugin=None):
+    """A package as pip leaves it: one module, its metadata and one entry point."""
+    module = distribution.replace("-", "_")
+    info = site / f"{module}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / f"{module}.py").write_text(dedent(source))
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    entry = f"[harness.plugins]\n{plugin or distribution} = {module}\n"
+    (info / "entry_points.txt").write_text(entry)
+
+
+def names(listed):
+    """Kinds and names of what `harness list --json` printed."""
+    return Counter((kind, entry["name"]) for kind, entries in listed.items() for entry in entries)
+
+
+def _once(arguments):
+    """Run one command with both streams caught at the file descriptors, as a shell would."""
+    from harness.__main__ import main
+
+    sys.argv = ["harness", *arguments]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        kept = os.dup(1), os.dup(2)
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        try:
+            main()
+        except SystemExit as ending:
+            code = ending.code or 0
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.dup2(kept[0], 1)
+            os.dup2(kept[1], 2)
+        out.seek(0)
+        err.seek(0)
+        return {"code": code, "out": out.read().decode(), "err": err.read().decode()}
+
+
+if __name__ == "__main__":
+    print(json.dumps([_once(arguments) for arguments in json.loads(sys.argv[1])]))

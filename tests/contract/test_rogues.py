@@ -1,0 +1,134 @@
+"""Plugins that misbehave while they run: a record says how, and nothing else suffers."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from strangers import SMALL, Machine, install
+
+ROGUES = Path(__file__).with_name("rogues")
+STRIPES = (*SMALL, "--dataset", "stripes")
+ENTRY = "from rogue_plugins import harness_attacks, harness_defenses"
+COMPANION = """
+from harness.api import AttackSpec, Channel, hookimpl
+
+@hookimpl
+def harness_attacks():
+    return [AttackSpec(name="tagalong", version="1", summary="s", reference="r", companion=True,
+                       factory="rogue_work:Raises", needs=(frozenset({Channel.ENCODINGS}),))]
+"""
+
+
+def cell(defense, attack, *options):
+    return [*STRIPES, "--defense", defense, "--attack", attack, *options]
+
+
+FAILING = {
+    "raises": "RuntimeError: a rogue's own words",
+    "exits": "the attack's process ended with exit code 7",
+    "dies": "the attack's process was killed by SIGKILL",
+    "hoards": "MB; its limit is 1000 MB",
+    "misshapes": "attack 'misshapes' returned images of shape (12, 144); wanted (m, 1, 12, 12)",
+    "returns-nan": "attack 'returns-nan' returned NaN or infinite values in 12 of 12 images",
+    "crowds": "attack 'crowds' returned 24 reconstructions of 12 private images",
+    "returns-none": "TypeError: reconstruct must return a Reconstruction, not NoneType",
+    "reads-stdin": "RuntimeError: read '' and b''",
+    "leaves-a-child": "RuntimeError: gone",
+    "peeks": "ChannelNotGranted: 'sources' was not granted under the threat model 'informed'",
+}
+SPOILT = {
+    "fails-to-encode": "'fails-to-encode' raised RuntimeError: no image like that (rogue_work.py:",
+    "encodes-too-few": "defense 'encodes-too-few' returned images [11, 1, 12, 12] float32; ",
+    "encodes-nan": "defense 'encodes-nan' returned images that are not all finite",
+}
+LIMITS = ("--megabytes", "1000")
+CELLS = {
+    **{name: cell("none", name, *LIMITS) for name in FAILING},
+    **{name: cell(name, "identity") for name in SPOILT},
+    "sleeps": cell("none", "sleeps", "--seconds", "1"),
+    "greedy": cell("encodes-nan", "greedy"),
+    "prints": cell("none", "prints"),
+    "checks-gradients": cell("none", "checks-gradients", "--targets", "4"),
+    "on paper": [o for o in cell("none", "exits", *LIMITS) if o != "--json"],
+}
+
+
+@pytest.fixture(scope="module")
+def rogue_machine(example, tmp_path_factory):
+    """The example, the rogues, and a companion that fails in every cell it joins."""
+    site = tmp_path_factory.mktemp("rogues")
+    shutil.copytree(ROGUES, site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    install(site, "rogues", ENTRY)
+    install(site, "tagalong", COMPANION)
+    return Machine(tmp_path_factory.mktemp("cache"), (example, site))
+
+
+@pytest.fixture(scope="module")
+def ran(rogue_machine):
+    return dict(zip(CELLS, rogue_machine.series(list(CELLS.values())), strict=True))
+
+
+@pytest.mark.parametrize("name", [*FAILING, *SPOILT])
+def test_a_failure_is_a_record_that_says_what_went_wrong(ran, name):
+    record = ran[name].json
+    assert (ran[name].code, record["status"]) == (1, "failed")
+    assert (FAILING | SPOILT)[name] in record["error"]
+    assert ran[name].err == ""
+
+
+def test_the_log_of_a_failed_attack_is_kept(ran):
+    assert ran["raises"].json["log"].endswith("RuntimeError: a rogue's own words")
+    assert "rogue_work.py" in ran["raises"].json["log"]
+    assert ran["exits"].json["log"] == "about to leave"
+
+
+def test_on_paper_a_failure_is_one_sentence_the_log_and_where_the_record_is(ran):
+    lines = ran["on paper"].out.splitlines()
+    assert lines[0].startswith("none × exits on stripes")
+    assert lines[1:3] == ["failed: the attack's process ended with exit code 7", "about to leave"]
+    assert lines[3].startswith("record ")
+    assert (ran["on paper"].code, ran["on paper"].err) == (1, "")
+
+
+def test_what_takes_too_long_is_a_timeout(ran):
+    record = ran["sleeps"].json
+    assert (ran["sleeps"].code, record["status"]) == (1, "timeout")
+    assert record["error"] == "the attack did not end within 1 s"
+    assert record["log"] == "good night"
+
+
+def test_what_the_threat_model_does_not_grant_is_refused_before_any_stage_runs(ran):
+    record = ran["greedy"].json
+    assert (ran["greedy"].code, record["status"]) == (1, "not_applicable")
+    assert record["error"].startswith("ChannelNotGranted: 'greedy' needs candidates, which the")
+    assert "--threat-model" in record["error"]
+    assert record["timing"] == record["artifacts"] == {}
+
+
+def test_what_an_attack_did_not_ask_for_it_does_not_get_though_it_is_granted(ran):
+    error = ran["peeks"].json["error"]
+    assert "granted: encodings." in error
+    assert "lists in `needs` or `optional`" in error
+
+
+def test_what_an_attack_prints_reaches_no_terminal(ran):
+    assert (ran["prints"].code, ran["prints"].err) == (0, "")
+    assert ran["prints"].json["privacy"]["snr_db"]["mean"] > 100
+
+
+def test_a_failing_companion_is_a_flag_and_the_others_stand(ran):
+    record = ran["prints"].json
+    assert set(record["companions"]) == {"identity", "nearest"}
+    (flag,) = [flag for flag in record["flags"] if flag["name"].startswith("companion_failed")]
+    assert "tagalong" in flag["name"] + flag["message"]
+    assert "a rogue's own words" in flag["message"]
+
+
+def test_the_model_an_attacker_gets_is_the_one_its_gradients_were_taken_at(ran):
+    record = ran["checks-gradients"].json
+    assert record["diagnostics"]["gradient_error"] < 1e-4
+    assert record["channels_used"] == ["batch_labels", "gradients", "model"]
+
+
+def test_nothing_is_left_behind(rogue_machine, ran):
+    assert rogue_machine.left_behind() == []

@@ -1,0 +1,88 @@
+"""`harness` as a user runs it: a process of its own, with a cache of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SIZES = ("--private-size", "40", "--public-size", "120", "--test-size", "60", "--threads", "1")
+SCORES = ("--metrics", "snr_db,mse")
+VICTIM = ("--victim", "mlp[epochs=1,width=8]")
+TINY = ("evaluate", *SIZES, *SCORES, *VICTIM)
+"""Both halves of an evaluation with the default defense, in seconds."""
+UNET = (*TINY, "--attack", "unet[base=4,epochs=1,components=8]")
+"""The default job in miniature."""
+PRIVACY = (*TINY, "--only", "privacy", "--attack", "identity")
+"""The cheapest evaluation that scores something."""
+
+
+def environment(cache: Path, **more: str) -> dict[str, str]:
+    """The tests' environment with this cache."""
+    return {**os.environ, "HARNESS_CACHE": str(cache), "OMP_NUM_THREADS": "1", **more}
+
+
+def start(
+    *arguments: str, cache: Path, importtime: bool = False, **options: Any
+) -> subprocess.Popen[str]:
+    """Start a command with its output in pipes; `importtime` lists its imports on stderr."""
+    listing = ["-X", "importtime"] if importtime else []
+    return subprocess.Popen(
+        [sys.executable, *listing, "-m", "harness", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(cache),
+        **options,
+    )
+
+
+def harness(*arguments: str, cache: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    process = start(*arguments, cache=cache, **options)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def succeed(*arguments: str, cache: Path) -> str:
+    """What a command that must succeed prints."""
+    done = harness(*arguments, cache=cache)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def record(*arguments: str, cache: Path) -> dict[str, Any]:
+    """The record of an evaluation that must succeed."""
+    values: dict[str, Any] = json.loads(succeed(*arguments, "--json", cache=cache))
+    assert values["status"] == "ok"
+    return values
+
+
+def scores(values: dict[str, Any]) -> dict[str, Any]:
+    """All numbers of a record that must not depend on when and where it ran."""
+    names = ("privacy", "companions", "utility", "diagnostics", "verdict", "flags")
+    return {name: values[name] for name in names}
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file below a folder with its time of writing and its size."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def complaint(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one message of a command that was refused with this exit code."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1, done.stderr
+    return done.stderr

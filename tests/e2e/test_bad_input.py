@@ -1,0 +1,303 @@
+"""Whatever is wrong with the input, one message says so, and mending it as told is enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import PRIVACY, TINY, complaint, files, harness, record, succeed
+
+MISWRITTEN = {
+    "--defense singmx": "Unknown defense 'singmx'. Did you mean 'singmix'?",
+    "--defense singmix[tua=1]": "has no option 'tua'. Did you mean 'tau'?",
+    "--defense singmix[tau=0]": "tau='0': Input should be greater than 0",
+    "--defense singmix[tau=-1]": "tau='-1': Input should be greater than 0",
+    "--defense singmix[tau=much]": "tau='much': Input should be a valid number",
+    "--defense singmix[tau=nan]": "tau='nan'",
+    "--defense singmix[alpha=0.4]": "alpha='0.4': Input should be greater than or equal to 0.5",
+    "--defense singmix[alpha=1]": "alpha='1': Input should be less than 1",
+    "--defense singmix[noise=spheres]": "noise='spheres'",
+    "--defense singmix[preset=papr]": "has no preset 'papr'. Did you mean 'paper'?",
+    "--defense singmix[tau": "Cannot read 'singmix[tau'",
+    "--defense singmix+none": "at most one encoding defense",
+    "--attack une": "Unknown attack 'une'. Did you mean 'unet'?",
+    "--dataset fashion_mini": "Unknown dataset 'fashion_mini'. Did you mean 'fashion-mini'?",
+    "--public fashon-mini": "Unknown dataset 'fashon-mini'. Did you mean 'fashion-mini'?",
+    "--victim cn": "Unknown victim 'cn'. Did you mean 'cnn'?",
+    "--space pixel": "Unknown space 'pixel'. Did you mean 'pixels'?",
+    "--threat-model informd": "Unknown threat model 'informd'. Did you mean 'informed'?",
+    "--metrics snr-db": "Unknown metric 'snr-db'. Did you mean 'snr_db'?",
+    "--preset quik": "'quik' is not one of 'quick', 'standard', 'paper'",
+    "--only privat": "'privat' is not one of 'privacy', 'utility'",
+    "--sed 1": "No such option",
+    "--seed -1": "seed: Input should be greater than or equal to 0, not -1",
+    "--seed one": "'one' is not a valid integer",
+    "--rounds 0": "rounds: Input should be greater than or equal to 1, not 0",
+    "--threads 100000": "threads: Input should be less than or equal to 1024",
+    "--seconds 0": "seconds: Input should be greater than 0",
+    "--seconds inf": "seconds: Input should be a finite number",
+    "--private-size 40 --targets 41": "targets=41 is more than the private images there are (40)",
+    "--dataset cifar10": "harness assets fetch cifar10",
+    "--config nowhere.toml": "There is no file nowhere.toml",
+    "--config /": "cannot be read: Is a directory",
+    "--owner-key nowhere.key": "nowhere.key cannot be read: No such file",
+    "--force atack --dry-run": "'atack' is not a stage",
+}
+OTHER_COMMANDS = {
+    "evalute": "Did you mean 'evaluate'?",
+    "list attack": "'attack' is not one of",
+    "describe singmx": "Did you mean 'singmix'?",
+    "describe unet --dataset fashion-mini": "Only a defense can be analysed",
+    "show nothing": "There is no record 'nothing'",
+    "show " + 300 * "a": "File name too long",
+    "assets where fashion-min": "Did you mean 'fashion-mini'?",
+    "assets where cifar10": "harness assets fetch cifar10",
+    "cache prune --days -1": "-1.0 is not in the range",
+    "schema records": "'records' is not one of",
+}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("written", MISWRITTEN)
+def test_an_evaluation_that_cannot_be(tmp_path: Path, written: str) -> None:
+    done = harness("evaluate", *written.split(), cache=tmp_path / "cache", cwd=tmp_path)
+    assert MISWRITTEN[written] in complaint(done, 2)
+    assert not list((tmp_path / "cache").glob("[!a]*"))
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("written", OTHER_COMMANDS)
+def test_a_command_that_cannot_be(tmp_path: Path, written: str) -> None:
+    done = harness(*written.split(), cache=tmp_path)
+    assert OTHER_COMMANDS[written] in complaint(done, 2)
+
+
+@pytest.mark.core
+def test_what_is_written_wrong_is_said_without_importing_torch(tmp_path: Path) -> None:
+    done = harness("evaluate", "--defense", "singmx", cache=tmp_path, importtime=True)
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "harness.registry" in names
+    assert not names & {"torch", "numpy", "scipy", "matplotlib", "pandas"}
+
+
+CONFIGS = {
+    b"seed = = 1": "is not valid TOML",
+    b"\xff\xfe": "is not valid TOML",
+    b"sed = 1": "Unknown option 'sed' in {path}. Did you mean 'seed'?",
+    b"private-size = 40": "Did you mean 'private_size'?",
+    b"[attack]\nname = 'unet'": "attack: Input should be a valid string",
+    b"seed = 'one'": "seed: Input should be a valid integer",
+    b"seed = [1]": "seed: Input should be a valid integer",
+    b"preset = 'quik'": "preset: Input should be 'quick', 'standard' or 'paper'",
+    b"cache = 'elsewhere'": "Unknown option 'cache' in {path}",
+    b"owner_key = 'secret'": "Unknown option 'owner_key' in {path}",
+    b"observer = 1": "Unknown option 'observer' in {path}",
+    b"force = 'attack'": "Unknown option 'force' in {path}",
+}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("text", CONFIGS)
+def test_a_file_of_options_that_cannot_be(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "cell.toml"
+    path.write_bytes(text)
+    done = harness("evaluate", "--config", str(path), cache=tmp_path / "cache")
+    assert CONFIGS[text].format(path=path) in complaint(done, 2)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="has it")
+def test_a_device_that_is_not_here(tmp_path: Path) -> None:
+    done = harness(*PRIVACY, "--device", "mps", cache=tmp_path)
+    assert "torch sees no mps device here; leave --device at auto" in complaint(done, 2)
+
+
+@pytest.mark.core
+def test_an_owners_key_that_is_too_short(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"short")
+    done = harness("evaluate", "--owner-key", str(path), cache=tmp_path / "cache")
+    assert f"{path} has 5 bytes; it needs 16 at least" in complaint(done, 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (("--private-size", "7000"), "7000 private images were asked for, and there are 6000"),
+        (("--test-size", "2001"), "2001 test images were asked for, and there are 2000"),
+    ],
+)
+def test_more_images_than_there_are(tmp_path: Path, sizes: tuple[str, str], message: str) -> None:
+    done = harness(*PRIVACY, *sizes, cache=tmp_path)
+    assert message in complaint(done, 2)
+    assert not list(tmp_path.glob("tmp/*"))
+    assert not list(tmp_path.glob("artifacts/*/*"))
+
+
+# -- a cache that cannot be used -------------------------------------------------------------------
+
+
+def test_a_file_where_the_cache_should_be(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.write_text("in the way")
+    message = complaint(harness(*PRIVACY, cache=cache), 2)
+    assert str(cache) in message
+    assert "a file is in the way; remove it or set HARNESS_CACHE elsewhere" in message
+    cache.unlink()
+    record(*PRIVACY, cache=cache)
+
+
+def test_a_cache_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    message = complaint(harness(*PRIVACY, cache=tmp_path / "file" / "cache"), 2)
+    assert "HARNESS_CACHE" in message
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("command", ["evaluate", "cache info", "assets list", "doctor", "show a"])
+@pytest.mark.parametrize("name", [300 * "c", "~nobody-of-that-name/cache"])
+def test_a_cache_with_an_impossible_name(tmp_path: Path, command: str, name: str) -> None:
+    done = harness(*command.split(), cache=tmp_path / name if "~" not in name else Path(name))
+    assert "HARNESS_CACHE" in complaint(done, 2)
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path) -> Path:
+    """A folder that this user cannot write in; root meets its limits in the kernel's own."""
+    if os.geteuid() == 0:
+        if not Path("/sys/kernel").is_dir():
+            pytest.skip("nothing here is closed to root")
+        return Path("/sys/kernel/harness-cache")
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    return folder
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, unwritable: Path) -> None:
+    message = complaint(harness(*PRIVACY, cache=unwritable), 2)
+    assert str(unwritable) in message
+    assert "set HARNESS_CACHE to a folder that" in message
+    assert harness("doctor", cache=unwritable).returncode == 1
+    record(*PRIVACY, cache=tmp_path / "elsewhere")
+
+
+def small_files_only(limit: int) -> None:
+    """From here on no file of this process grows beyond `limit` bytes: a disk that is full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+@pytest.mark.parametrize("limit", [1_000, 110_000], ids=["splits", "release"])
+def test_no_room_left(tmp_path: Path, limit: int) -> None:
+    """With these sizes the splits take 95 kB and the release 128 kB."""
+    command = (*PRIVACY, "--public-size", "40", "--test-size", "40")
+    done = harness(*command, cache=tmp_path, preexec_fn=lambda: small_files_only(limit))
+    assert "HARNESS_CACHE" in complaint(done, 2)
+    assert not list(tmp_path.glob("tmp/*"))
+    assert "Everything is what its hash says" in succeed("cache", "verify", cache=tmp_path)
+    record(*command, cache=tmp_path)
+
+
+# -- bytes that are not what they were -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A cache with one evaluation in it, both halves."""
+    cache = tmp_path_factory.mktemp("evaluated")
+    return cache, record(*TINY, "--attack", "identity", cache=cache)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, evaluated: tuple[Path, dict[str, Any]]) -> Path:
+    """A copy of it, to be damaged."""
+    return shutil.copytree(evaluated[0], tmp_path / "copy")
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def truncate(path: Path) -> None:
+    """Cut a file in half."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def reword(path: Path) -> None:
+    """Change a score and keep to the format."""
+    text = path.read_text()
+    assert "0." in text
+    path.write_text(text.replace("0.", "1.", 1))
+
+
+DAMAGE = [
+    ("load", "tensors.safetensors", flip),
+    ("release", "tensors.safetensors", flip),
+    ("train", "facts.json", truncate),
+    ("prepare", "tensors.safetensors", flip),
+    ("attack", "tensors.safetensors", truncate),
+    ("judge", "tensors.safetensors", flip),
+    ("judge", "facts.json", reword),
+]
+
+
+@pytest.mark.parametrize(("stage", "name", "harm"), DAMAGE)
+def test_a_damaged_artifact(
+    cache: Path, evaluated: tuple[Path, dict[str, Any]], stage: str, name: str, harm: Any
+) -> None:
+    for path in (cache / "artifacts" / stage).glob(f"*/{name}"):
+        harm(path)
+    shutil.rmtree(cache / "cells")
+    forced = ("--force", "attack") if stage == "prepare" else ()
+    command = (*TINY, "--attack", "identity", *forced)
+    message = complaint(harness(*command, cache=cache), 3)
+    assert f"artifacts/{stage}/" in message
+    assert "`harness cache verify --remove`" in message
+    assert not list((cache / "tmp").iterdir())
+    assert harness("cache", "verify", cache=cache).returncode == 3
+    assert "removed: " in succeed("cache", "verify", "--remove", cache=cache)
+    assert record(*command, cache=cache)["id"] == evaluated[1]["id"]
+
+
+@pytest.mark.parametrize("harm", [flip, truncate, reword])
+def test_a_damaged_record(cache: Path, evaluated: tuple[Path, dict[str, Any]], harm: Any) -> None:
+    kept = evaluated[1]
+    harm(cache / "records" / f"{kept['id']}.json")
+    for command in ((*TINY, "--attack", "identity"), ("show", kept["id"])):
+        message = complaint(harness(*command, cache=cache), 3)
+        assert "`harness cache verify --remove`" in message
+    succeed("cache", "verify", "--remove", cache=cache)
+    assert record(*TINY, "--attack", "identity", cache=cache)["id"] == kept["id"]
+
+
+def test_a_record_in_anothers_place(cache: Path, evaluated: tuple[Path, dict[str, Any]]) -> None:
+    """A genuine record of another cell does not answer for this one."""
+    kept = evaluated[1]
+    other = record(*PRIVACY, "--seed", "5", cache=cache)
+    shutil.copy(cache / "records" / f"{other['id']}.json", cache / "records" / f"{kept['id']}.json")
+    complaint(harness(*TINY, "--attack", "identity", cache=cache), 3)
+
+
+def test_a_half_fetched_asset(tmp_path: Path) -> None:
+    folder = tmp_path / "assets" / "cifar10"
+    folder.mkdir(parents=True)
+    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        (folder / name).write_bytes(b"\0" * 3073)
+    before = files(folder)
+    done = harness("evaluate", "--dataset", "cifar10", cache=tmp_path)
+    message = complaint(done, 3)
+    assert "asset 'cifar10' is damaged: data_batch_1.bin: expected md5:" in message
+    assert "harness assets fetch cifar10 --force" in message
+    assert files(folder) == before
+    listed = json.loads(succeed("assets", "list", "--json", cache=tmp_path))
+    assert {a["name"]: a["state"] for a in listed}["cifar10"] == "damaged"
+    assert harness("doctor", cache=tmp_path).returncode == 1

@@ -1,0 +1,192 @@
+"""Every command besides `evaluate`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import PRIVACY, complaint, environment, harness, record, succeed
+
+COMMANDS = [
+    ["evaluate"],
+    ["list"],
+    ["describe"],
+    ["show"],
+    ["assets"],
+    ["assets", "list"],
+    ["assets", "where"],
+    ["assets", "fetch"],
+    ["cache"],
+    ["cache", "info"],
+    ["cache", "prune"],
+    ["cache", "verify"],
+    ["doctor"],
+    ["schema"],
+]
+TAUS = ("1", "1e-2")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def records(cache: Path) -> list[dict[str, Any]]:
+    """The same images under two strengths of the same defense."""
+    return [record(*PRIVACY, "--defense", f"singmix[tau={tau}]", cache=cache) for tau in TAUS]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def test_help_has_an_example_that_starts_with_harness(tmp_path: Path, command: list[str]) -> None:
+    text = succeed(*command, "--help", cache=tmp_path)
+    assert f"harness {' '.join(command)}" in text.partition("  Example")[2]
+    assert text == succeed(*command, "-h", cache=tmp_path)
+
+
+@pytest.mark.core
+def test_list_names_what_is_built_in(tmp_path: Path) -> None:
+    listed = json.loads(succeed("list", "--json", cache=tmp_path))
+    assert {"singmix", "none"} <= {entry["name"] for entry in listed["defenses"]}
+    assert {"unet", "linear", "identity", "nearest"} <= {e["name"] for e in listed["attacks"]}
+    assert "informed" in succeed("list", "threat_models", cache=tmp_path)
+
+
+@pytest.mark.core
+def test_describe_tells_the_law_and_its_weaknesses(tmp_path: Path) -> None:
+    text = succeed("describe", "singmix", cache=tmp_path)
+    assert "tau = 0.0001  (number > 0)" in text
+    assert "||e_i|| = r" in text
+    assert "known weaknesses:" in text
+    facts = json.loads(succeed("describe", "unet", "--json", cache=tmp_path))
+    assert facts["kind"] == "attacks"
+    assert any("encodings" in needs for needs in facts["needs"])
+
+
+def test_describe_takes_a_defenses_theory_to_the_data(tmp_path: Path) -> None:
+    arguments = ("--dataset", "fashion-mini", "--private-size", "100", "--json")
+    tables = json.loads(succeed("describe", "singmix", *arguments, cache=tmp_path))["analysis"]
+    assert tables
+    assert all(len(row) == len(t["columns"]) for t in tables for row in t["rows"])
+
+
+def test_show_prints_what_evaluate_printed(cache: Path, records: list[dict[str, Any]]) -> None:
+    printed = succeed(*PRIVACY, "--defense", "singmix[tau=1]", cache=cache)
+    path = cache / "records" / f"{records[0]['id']}.json"
+    for name in (records[0]["id"], records[0]["id"][:12], str(path)):
+        assert succeed("show", name, cache=cache).strip() == printed.strip()
+    assert json.loads(succeed("show", str(path), "--json", cache=cache)) == records[0]
+
+
+def test_show_draws_one_image_across_records(
+    tmp_path: Path, cache: Path, records: list[dict[str, Any]]
+) -> None:
+    from PIL import Image
+
+    ids = [values["id"] for values in records]
+    pictures = []
+    for name, shown in (("both", ids), ("first", [ids[0], ids[0]]), ("second", [ids[1], ids[1]])):
+        path = tmp_path / f"{name}.png"
+        out = succeed("show", *shown, "--panel", str(path), "--target", "3", cache=cache)
+        assert f"panel    {path}" in out
+        with Image.open(path) as picture:
+            picture.load()
+            assert min(picture.size) > 100
+        pictures.append(path.read_bytes())
+    assert len(set(pictures)) == 3
+
+
+def test_show_refuses_a_target_that_is_none(
+    tmp_path: Path, cache: Path, records: list[dict[str, Any]]
+) -> None:
+    panel = tmp_path / "panel.png"
+    arguments = (records[0]["id"], "--panel", str(panel), "--target", "40")
+    done = harness("show", *arguments, cache=cache)
+    assert "There is no target 40" in done.stderr
+    assert (done.returncode, panel.exists()) == (2, False)
+
+
+def test_show_asks_for_more_of_an_ambiguous_id(cache: Path, records: list[dict[str, Any]]) -> None:
+    assert "is the beginning of 2 records" in complaint(harness("show", "", cache=cache), 2)
+
+
+def test_cache_info_counts_what_prune_drops(tmp_path: Path) -> None:
+    kept = record(*PRIVACY, cache=tmp_path)
+    facts = json.loads(succeed("cache", "info", "--json", cache=tmp_path))
+    assert facts["root"] == str(tmp_path)
+    assert facts["records"] == 1
+    assert {"load", "release", "attack", "judge"} <= facts["artifacts"].keys()
+    held = sum(count for count, _ in facts["artifacts"].values())
+    assert json.loads(succeed("cache", "prune", "--json", cache=tmp_path))["artifacts"] == 0
+    pruned = json.loads(succeed("cache", "prune", "--all", "--json", cache=tmp_path))
+    assert pruned["artifacts"] == held
+    assert json.loads(succeed("cache", "info", "--json", cache=tmp_path))["artifacts"] == {}
+    assert json.loads(succeed("show", kept["id"], "--json", cache=tmp_path)) == kept
+    assert record(*PRIVACY, cache=tmp_path) == kept
+    panel = harness("show", kept["id"], "--panel", str(tmp_path / "p.png"), cache=tmp_path)
+    assert panel.returncode == 2
+    assert "run its evaluation again" in panel.stderr
+
+
+def test_what_was_pruned_is_made_again_to_the_bit(
+    tmp_path: Path, records: list[dict[str, Any]]
+) -> None:
+    again = record(*PRIVACY, "--defense", f"singmix[tau={TAUS[0]}]", cache=tmp_path)
+    assert again["artifacts"] == records[0]["artifacts"]
+
+
+def test_verify_finds_nothing_in_a_good_cache(cache: Path, records: list[dict[str, Any]]) -> None:
+    assert json.loads(succeed("cache", "verify", "--json", cache=cache)) == {
+        "corrupt": [],
+        "removed": False,
+    }
+
+
+@pytest.mark.core
+def test_assets_say_where_they_are(tmp_path: Path) -> None:
+    listed = {a["name"]: a for a in json.loads(succeed("assets", "list", "--json", cache=tmp_path))}
+    assert listed["fashion-mini"]["state"] == "ready"
+    assert listed["cifar10"]["state"] == "not fetched"
+    folder = Path(succeed("assets", "where", "fashion-mini", cache=tmp_path).strip())
+    assert (folder / "fashion-mini.npz").exists()
+
+
+def test_doctor_finds_this_installation_sound(tmp_path: Path) -> None:
+    text = succeed("doctor", cache=tmp_path)
+    assert "ok      classes: all import" in text
+    assert "BROKEN" not in text
+    assert all(f["ok"] for f in json.loads(succeed("doctor", "--json", cache=tmp_path)))
+
+
+def test_a_record_keeps_to_its_schema(cache: Path, records: list[dict[str, Any]]) -> None:
+    import jsonschema
+
+    schema = json.loads(succeed("schema", "record", cache=cache))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for values in records:
+        jsonschema.validate(values, schema)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**values, "surprise": 1}, schema)
+    asked = json.loads(succeed("schema", "request", cache=cache))
+    jsonschema.validate(records[0]["request"], asked)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("command", [["schema"], ["list"], ["describe", "singmix"]], ids=" ".join)
+def test_a_reader_who_leaves_early_hears_no_complaint(tmp_path: Path, command: list[str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "harness", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path, PYTHONUNBUFFERED="1"),
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode in (0, 1)

@@ -1,0 +1,163 @@
+"""From a request to a cell: names, options, channels, and reasons why not. Nothing is loaded."""
+
+import pytest
+
+from harness.api import Channel, ReleaseKind, ThreatModel, UsageError
+from harness.api.specs import AttackSpec, DefenseSpec, Stage
+from harness.plan import plan
+from harness.registry import Origin, Registry, registry
+from harness.request import make_request
+
+pytestmark = pytest.mark.core
+HERE = Origin("here", "1", "here", "here")
+
+
+def spec(kind, name, **fields):
+    return kind(name=name, version="1", summary="s", reference="r", factory="a:B", **fields)
+
+
+@pytest.fixture(scope="module")
+def known():
+    """The built-ins, and a few declarations that no built-in makes."""
+    grown = Registry({kind: dict(found) for kind, found in registry().entries.items()})
+    for stage in Stage:
+        grown.add("defenses", spec(DefenseSpec, f"guard-{stage}", stage=stage), HERE)
+    alternatives = (
+        frozenset({Channel.ENCODINGS, Channel.SOURCES}),
+        frozenset({Channel.FEATURES}),
+        frozenset({Channel.GRADIENTS}),
+    )
+    offered = spec(AttackSpec, "flexible", needs=alternatives, optional=frozenset({Channel.PUBLIC}))
+    grown.add("attacks", offered, HERE)
+    for channel in (Channel.ENCODINGS, Channel.GRADIENTS):
+        beside = spec(
+            AttackSpec, f"beside-{channel}", needs=(frozenset({channel}),), companion=True
+        )
+        grown.add("attacks", beside, HERE)
+    for name, grants in {
+        "everything": set(Channel),
+        "features-only": {Channel.FEATURES},
+        "gradients-only": {Channel.GRADIENTS, Channel.PUBLIC},
+        "nothing": set(),
+    }.items():
+        grown.add("threat_models", ThreatModel(name, "s", frozenset(grants)), HERE)
+    assert grown.problems == []
+    return grown
+
+
+@pytest.fixture(scope="module")
+def planned(known):
+    return lambda **options: plan(make_request(**options), known)
+
+
+def refusal(known, **options):
+    with pytest.raises(UsageError) as caught:
+        plan(make_request(**options), known)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("threat_model", "kind", "channels"),
+    [
+        ("everything", ReleaseKind.ENCODINGS, {"encodings", "sources", "public"}),
+        ("features-only", ReleaseKind.FEATURES, {"features"}),
+        ("gradients-only", ReleaseKind.GRADIENTS, {"gradients", "public"}),
+    ],
+)
+def test_the_first_granted_alternative_wins_with_what_is_optional(
+    planned, threat_model, kind, channels
+):
+    cell = planned(attack="flexible", threat_model=threat_model)
+    assert cell.kind is kind
+    assert cell.main.channels == channels
+    assert cell.reason is None
+
+
+def test_needs_beyond_the_threat_model_are_a_reason_and_no_error(planned):
+    cell = planned(attack="flexible", threat_model="nothing")
+    assert cell.main is None
+    assert cell.companions == ()
+    assert cell.reason == (
+        "ChannelNotGranted: 'flexible' needs features, which the threat model 'nothing' does not "
+        "grant (it grants nothing); ask for a stronger one with --threat-model"
+    )
+
+
+@pytest.mark.parametrize(
+    ("threat_model", "companions"),
+    [
+        ("everything", {"identity", "nearest", "beside-encodings"}),
+        ("gradients-only", {"beside-gradients"}),
+        ("features-only", set()),
+    ],
+)
+def test_companions_join_where_they_can_read_the_release(planned, threat_model, companions):
+    cell = planned(attack="flexible", threat_model=threat_model)
+    assert {plan.attack.name for plan in cell.companions} == companions
+
+
+def test_a_companion_does_not_accompany_itself(planned):
+    cell = planned(attack="identity")
+    assert "identity" not in {plan.attack.name for plan in cell.companions}
+
+
+def test_gradients_are_of_a_young_model_whose_accuracy_comes_from_encodings(planned):
+    assert planned(attack="beside-gradients").trained_kind is ReleaseKind.ENCODINGS
+    features = planned(attack="flexible", threat_model="features-only")
+    assert features.trained_kind is ReleaseKind.FEATURES
+
+
+def test_a_stack_keeps_its_order_and_knows_its_encoder(planned):
+    cell = planned(defense="guard-gradient+guard-training+singmix[tau=1e+0]")
+    assert [d.name for d in cell.defenses] == ["guard-gradient", "guard-training", "singmix"]
+    assert cell.encoding.name == "singmix"
+    assert cell.encoding.config.tau == 1
+    assert planned(defense="guard-gradient").encoding is None
+
+
+def test_two_encoders_cannot_share_a_stack(known):
+    assert refusal(known, defense="none+guard-gradient+singmix") == (
+        "A stack has at most one encoding defense; this one has none and singmix."
+    )
+
+
+def test_a_defense_stands_once(known):
+    twice = "guard-gradient+none+guard-gradient"
+    assert refusal(known, defense=twice) == "'guard-gradient' stands twice in the stack."
+
+
+@pytest.mark.parametrize(
+    ("option", "typed", "meant"),
+    [
+        ("defense", "singmx", "Unknown defense 'singmx'. Did you mean 'singmix'?"),
+        ("attack", "flexble", "Unknown attack 'flexble'. Did you mean 'flexible'?"),
+        ("dataset", "fashion-mni", "Unknown dataset 'fashion-mni'. Did you mean 'fashion-mini'?"),
+        ("public", "cifar", "Unknown dataset 'cifar'. Did you mean 'cifar10'?"),
+        ("victim", "resnet", "Unknown victim 'resnet'. Did you mean 'resnet18'?"),
+        ("space", "pixel", "Unknown space 'pixel'. Did you mean 'pixels'?"),
+        ("threat_model", "inform", "Unknown threat model 'inform'. Did you mean 'informed'?"),
+        ("metrics", "snr", "Unknown metric 'snr'."),
+    ],
+)
+def test_a_wrong_name_offers_the_nearest(known, option, typed, meant):
+    assert refusal(known, **{option: typed}).startswith(meant)
+
+
+def test_the_requests_preset_reaches_every_plugin_that_has_it(planned):
+    quick, paper = planned(victim="mlp"), planned(victim="mlp", preset="paper")
+    assert (quick.victim.config.epochs, paper.victim.config.epochs) == (10, 100)
+    assert planned(victim="mlp[epochs=3]", preset="paper").victim.config.epochs == 3
+
+
+def test_metrics_left_out_say_why(planned):
+    only_snr = planned(metrics="snr_db")
+    assert set(only_snr.unavailable.values()) == {"not asked for"}
+    assert "snr_db" not in only_snr.unavailable
+    assert planned(metrics="all").unavailable == {}
+    assert "quick preset" in planned().unavailable["lpips_vgg"]
+    assert planned(preset="standard").unavailable == {}
+
+
+def test_planning_is_pure(planned):
+    asked = {"defense": "singmix[tau=1e-3]", "attack": "flexible", "seed": 3}
+    assert planned(**asked) == planned(**asked)

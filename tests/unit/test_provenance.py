@@ -1,0 +1,71 @@
+"""A hash of source: of all that a module imports, and of nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.core
+
+SOURCES = {
+    "__init__.py": "raise RuntimeError('hashing runs nothing')\n",
+    "attack.py": "import torch\nfrom mine.net import Net\nfrom . import rows\n",
+    "net.py": "from mine.deep.layer import Layer\nclass Net: ...\n",
+    "rows.py": "def late():\n    import mine.late\n",
+    "late.py": "",
+    "unrelated.py": "",
+    "deep/__init__.py": "",
+    "deep/layer.py": "from ..shared import number\nclass Layer: ...\n",
+    "shared.py": "number = 1\n",
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package whose `attack` imports most of the rest, in every way there is."""
+    for name, text in SOURCES.items():
+        path = tmp_path / "mine" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "mine"
+
+
+def digest(package: Path) -> str:
+    """The hash as a fresh process takes it: within one, sources are read once."""
+    script = (
+        "import sys; from harness.provenance import source_sha256\n"
+        f"sys.path.insert(0, {str(package.parent)!r})\n"
+        "print(source_sha256('mine.attack'))\n"
+        "assert not {'mine', 'torch', 'numpy'} & set(sys.modules)\n"
+    )
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["attack.py", "net.py", "rows.py", "late.py", "deep/layer.py", "shared.py"]
+)
+def test_a_change_in_what_is_imported_changes_the_hash(package: Path, name: str) -> None:
+    before = digest(package)
+    assert digest(package) == before
+    (package / name).write_text(SOURCES[name] + "# changed\n")
+    assert digest(package) != before
+
+
+def test_a_change_elsewhere_does_not(package: Path) -> None:
+    before = digest(package)
+    (package / "unrelated.py").write_text("changed = True\n")
+    assert digest(package) == before
+
+
+def test_a_built_in_plugin_is_hashed_without_running_it() -> None:
+    script = (
+        "import sys; from harness.provenance import source_sha256\n"
+        "source_sha256('harness.stages.release', 'harness_plugins.attacks.unet.attack')\n"
+        "print(sorted({'torch', 'numpy', 'scipy'} & set(sys.modules)))\n"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"

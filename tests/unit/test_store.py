@@ -1,0 +1,233 @@
+"""Artifacts on disk: wholly there or not at all, made once, checked on reading."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.api import IntegrityError
+from harness.api.errors import StoreError
+from harness.store import Artifact, Store, cache_root
+from harness.store.paths import disk_errors, scratch_folder, write_atomically
+
+
+def artifact(value: float = 1.0) -> Artifact:
+    import torch
+
+    return Artifact({"x": torch.full((2, 3), value)}, {"value": value, "nested": {"a": [1, 2]}})
+
+
+def values(found: Artifact) -> list[float]:
+    return sorted(set(found.tensors["x"].flatten().tolist()))
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.core
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left on device; free some space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.core
+def test_a_scratch_folder_is_gone_whatever_happens(tmp_path: Path) -> None:
+
+    def interrupted() -> None:
+        with scratch_folder(tmp_path, "run") as folder:
+            (folder / "file").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "free some space, run `harness cache prune`"),
+        (errno.EACCES, "make it writable"),
+        (errno.EROFS, "set HARNESS_CACHE to a folder that can be written"),
+        (errno.ENOTDIR, "a file is in the way"),
+        (errno.EFBIG, "raise the limit on file sizes"),
+        (errno.EIO, "check the disk"),
+    ],
+)
+def test_what_the_system_refuses_is_said_with_advice(number: int, advice: str) -> None:
+    with pytest.raises(StoreError, match=f"^/there: .*; {advice}"), disk_errors(Path("/there")):
+        raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.core
+def test_the_cache_is_where_the_variable_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "new"))
+    assert cache_root() == tmp_path / "new"
+    monkeypatch.setenv("HARNESS_CACHE", "~/somewhere")
+    assert cache_root() == Path.home() / "somewhere"
+    monkeypatch.delenv("HARNESS_CACHE")
+    assert cache_root().name == "encoding-harness"
+
+
+def test_a_crash_before_the_end_leaves_no_artifact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rename is the moment of birth."""
+    store = Store(tmp_path)
+
+    def crash(_self: Path, _target: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", crash)
+        with pytest.raises(KeyboardInterrupt):
+            store.write("load", "key", artifact())
+    assert not store.has("load", "key")
+    assert list((tmp_path / "tmp").iterdir()) == []
+    store.write("load", "key", artifact())
+    assert values(store.read("load", "key")) == [1.0]
+
+
+def test_a_folder_without_facts_was_never_finished(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("load", "key", artifact())
+    (tmp_path / "artifacts" / "load" / "key" / "facts.json").unlink()
+    assert not store.has("load", "key")
+    found, cached = store.obtain("load", "key", lambda: artifact(2.0))
+    assert (values(found), cached) == ([2.0], False)
+    assert values(store.read("load", "key")) == [2.0]
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("load", "key", artifact(0.1))
+    found = store.read("load", "key")
+    assert found.facts == artifact(0.1).facts
+    assert found.tensors["x"].equal(artifact(0.1).tensors["x"])
+    folder = tmp_path / "artifacts" / "load" / "key"
+    kept = store.identity("load", "key")
+    assert kept["bytes"] == (folder / "tensors.safetensors").stat().st_size
+
+
+def test_an_artifact_that_is_half_removed_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    store.write("load", "key", artifact())
+
+    def crash(_path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", crash)
+    with pytest.raises(KeyboardInterrupt):
+        store.remove(tmp_path / "artifacts" / "load" / "key")
+    assert not store.has("load", "key")
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("tensors.safetensors", b"\x80\x3f", b"\x80\x40"),
+        ("facts.json", b'"value": 1.0', b'"value": 9.0'),
+        ("facts.json", b'"facts"', b'"fakes"'),
+        ("facts.json", b"}", b""),
+        ("facts.json", b'"sha256"', b'"sha512"'),
+    ],
+)
+def test_bytes_that_changed_are_refused(tmp_path: Path, name: str, old: bytes, new: bytes) -> None:
+    store = Store(tmp_path)
+    store.write("judge", "key", artifact())
+    path = tmp_path / "artifacts" / "judge" / "key" / name
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
+    with pytest.raises(IntegrityError, match=r"judge/key: .*cache verify --remove"):
+        store.read("judge", "key")
+
+
+# -- obtaining -----------------------------------------------------------------------------------
+
+
+def test_obtain_makes_once_and_reads_then(tmp_path: Path) -> None:
+    assert values(Store(tmp_path).obtain("load", "key", artifact)[0]) == [1.0]
+    found, cached = Store(tmp_path).obtain("load", "key", lambda: artifact(2.0))
+    assert (values(found), cached) == ([1.0], True)
+
+
+def test_force_makes_anew_but_once(tmp_path: Path) -> None:
+    Store(tmp_path).obtain("load", "key", artifact)
+    store = Store(tmp_path)
+    found, cached = store.obtain("load", "key", lambda: artifact(2.0), force=True)
+    assert (values(found), cached) == ([2.0], False)
+    found, cached = store.obtain("load", "key", lambda: artifact(3.0), force=True)
+    assert (values(found), cached) == ([2.0], True)
+
+
+def test_a_failure_is_not_kept(tmp_path: Path) -> None:
+    def fail() -> Artifact:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Store(tmp_path).obtain("load", "key", fail)
+    assert Store(tmp_path).obtain("load", "key", artifact)[1] is False
+
+
+def test_those_who_want_the_same_take_turns(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def slow() -> Artifact:
+        made.append(1)
+        time.sleep(0.2)
+        return artifact()
+
+    def want(force: bool) -> None:
+        Store(tmp_path).obtain("load", "key", slow, force=force)
+
+    for force in (False, True):
+        made.clear()
+        threads = [threading.Thread(target=want, args=(force,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 1
+
+
+@pytest.mark.core
+def test_one_lock_has_one_holder(tmp_path: Path) -> None:
+    held: list[str] = []
+
+    def hold(name: str) -> None:
+        with Store(tmp_path).lock("one"):
+            held.append(f"{name} in")
+            time.sleep(0.05)
+            held.append(f"{name} out")
+
+    threads = [threading.Thread(target=hold, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert held in (["a in", "a out", "b in", "b out"], ["b in", "b out", "a in", "a out"])
