@@ -102,7 +102,12 @@ class Keys:
             space=plugin_identity(self.cell.space),
             rounds=request.rounds,
             victim=plugin_identity(self.cell.victim) if trained else None,
-            protocol=[request.batch_size, request.victim_epochs, request.bn_mode]
+            protocol=[
+                request.batch_size,
+                request.victim_epochs,
+                request.bn_mode,
+                request.targets,
+            ]
             if kind is ReleaseKind.GRADIENTS
             else None,
             seed=request.seed,

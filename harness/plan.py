@@ -17,8 +17,6 @@ from harness.registry import Registry
 from harness.request import Request
 from harness.selector import Resolved, Selection, parse_one, parse_stack, resolve
 
-KNOWLEDGE_OF_A_MIXTURE = frozenset({Channel.ENCODER, Channel.WEIGHTS, Channel.SOURCES})
-
 
 @dataclass(frozen=True)
 class AttackPlan:
@@ -63,6 +61,19 @@ class Cell:
         under the same stack.
         """
         return ReleaseKind.FEATURES if self.kind is ReleaseKind.FEATURES else ReleaseKind.ENCODINGS
+
+    @property
+    def protocol(self) -> dict[str, int | str]:
+        """How the release is made, as far as an attacker is told."""
+        request = self.request
+        if self.kind is not ReleaseKind.GRADIENTS:
+            return {"rounds": request.rounds}
+        return {
+            "rounds": request.rounds,
+            "batch_size": request.batch_size,
+            "victim_epochs": request.victim_epochs,
+            "bn_mode": request.bn_mode,
+        }
 
     @property
     def hides_signs(self) -> bool:

@@ -8,8 +8,10 @@ distribution; every other plugin stays.
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -22,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from harness.api import hooks
 from harness.api.assets import Asset
 from harness.api.errors import PluginError, UsageError, nearest
-from harness.api.knowledge import ThreatModel, release_kind
+from harness.api.knowledge import Channel, ThreatModel, release_kind
 from harness.api.specs import (
     AttackSpec,
     DatasetSpec,
@@ -30,6 +32,7 @@ from harness.api.specs import (
     MetricSpec,
     SpaceSpec,
     Spec,
+    Stage,
     VictimSpec,
 )
 
@@ -176,7 +179,8 @@ def _fault(kind: str, spec: Any) -> str | None:
     if not NAME.fullmatch(spec.name):
         return f"'{spec.name}' is not a name: lower-case words joined by - or _"
     if isinstance(spec, Spec):
-        return _factory_fault(spec) or _config_fault(spec) or _needs_fault(spec)
+        faults = (_factory_fault, _config_fault, _stage_fault, _needs_fault)
+        return next(filter(None, (fault(spec) for fault in faults)), None)
     return None
 
 
@@ -201,12 +205,21 @@ def _config_fault(spec: Spec) -> str | None:
     return None
 
 
+def _stage_fault(spec: Spec) -> str | None:
+    """A defense at no stage would be left out of its stack in silence."""
+    if not isinstance(spec, DefenseSpec) or spec.stage in set(Stage):
+        return None
+    return f"'{spec.name}': stage must be one of {', '.join(Stage)}; it is {spec.stage!r}"
+
+
 def _needs_fault(spec: Spec) -> str | None:
     if not isinstance(spec, AttackSpec):
         return None
     if not spec.needs:
         return f"'{spec.name}': needs names no alternative"
     for needs in spec.needs:
+        if not isinstance(needs, frozenset) or not needs <= set(Channel):
+            return f"'{spec.name}': needs must be a tuple of sets of channels; it has {needs!r}"
         try:
             release_kind(needs)
         except ValueError as error:
@@ -228,7 +241,8 @@ def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
 
 def _import(point: EntryPoint, problems: list[Problem]) -> ModuleType | None:
     try:
-        module: ModuleType = point.load()
+        with redirect_stdout(sys.stderr):  # what a stranger prints is no part of any JSON
+            module: ModuleType = point.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001  a stranger's import may raise anything
         reason = f"cannot be imported: {type(error).__name__}: {error}"
         problems.append(Problem(_origin(point), reason, traceback.format_exc()))
@@ -266,7 +280,15 @@ def _declare(registry: Registry, kind: str, hook: Callable[[], Any], origin: Ori
         registry.problems.append(Problem(origin, reason, traceback.format_exc()))
         return
     for spec in specs:
+        _add(registry, kind, spec, origin)
+
+
+def _add(registry: Registry, kind: str, spec: Any, origin: Origin) -> None:
+    try:
         registry.add(kind, spec, origin)
+    except Exception as error:  # noqa: BLE001  fields of any type, validators that raise anything
+        reason = f"harness_{kind} declared {spec!r}: {type(error).__name__}: {error}"
+        registry.problems.append(Problem(origin, reason, traceback.format_exc()))
 
 
 def _register(registry: Registry, manager: pluggy.PluginManager, point: EntryPoint) -> None:
@@ -305,7 +327,7 @@ def load_factory(spec: Spec, origin: Origin) -> type[Any]:
     module, _, name = spec.factory.partition(":")
     try:
         factory: type[Any] = getattr(__import__(module, fromlist=[name]), name)
-    except Exception as error:  # a stranger's import may raise anything
+    except (Exception, SystemExit) as error:  # a stranger's import may raise anything
         raise PluginError(
             f"{origin}: '{spec.name}' cannot be loaded from {spec.factory}: "
             f"{type(error).__name__}: {error}"

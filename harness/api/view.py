@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Samples, Scale
@@ -35,6 +35,8 @@ class View:
     classes: int
     device: torch.device
     rng: Stream
+    protocol: Mapping[str, int | str] = field(default_factory=dict)
+    """How the release is made: `rounds`; of gradients `batch_size`, `victim_epochs`, `bn_mode`."""
 
     def has(self, channel: Channel) -> bool:
         """Whether this attack works with a channel."""

@@ -27,9 +27,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
         _print_failure(console, record)
     if record.privacy:
         console.print(_privacy_table(record))
-        for name, score in record.privacy.items():
-            if score.unavailable:
-                console.print(Text(f"{name} unavailable: {score.unavailable}", style="dim"))
+        for reason, names in _left_out(record.privacy).items():
+            console.print(Text(f"{', '.join(names)} unavailable: {reason}", style="dim"))
     if record.identification:
         console.print(_identification_line(record.identification))
     if record.utility:
@@ -119,6 +118,15 @@ def _identification_line(found: Identification) -> str:
         f"top-1 {found.top1:.3f}{_interval(found.top1_ci)}, chance {found.top1_chance:.3f}; "
         f"top-5 {found.top5:.3f}, chance {found.top5_chance:.3f}; AUC {found.auc:.3f}"
     )
+
+
+def _left_out(privacy: dict[str, MetricScore]) -> dict[str, list[str]]:
+    """Metrics without a score, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, score in privacy.items():
+        if score.unavailable:
+            reasons.setdefault(score.unavailable, []).append(name)
+    return reasons
 
 
 def _utility_line(utility: Utility, victim: str) -> str:

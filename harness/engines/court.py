@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from harness.api import Metric, MetricSpec, Reconstruction, Scene
+from harness.api import CellFailed, Metric, MetricSpec, Reconstruction, Scene
 from harness.checks import check_judgement
 from harness.engines.attacker import Attacker
 from harness.engines.codec import pack_judgement, unpack_attacked
@@ -14,7 +14,7 @@ from harness.engines.context import Context, plugin_boundary
 from harness.engines.owner import Owner
 from harness.plan import AttackPlan
 from harness.registry import load_factory
-from harness.scoring.identification import identification
+from harness.scoring.identification import Identification, identification
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import verdict
 from harness.stages.judge import Judgement, NullScores, judge, score_nulls
@@ -54,9 +54,19 @@ class Court:
         if spec.name in self.cell.unavailable:
             return self.cell.unavailable[spec.name]
         factory = load_factory(spec, self.context.registry.origin("metrics", spec.name))
-        with plugin_boundary(spec.name):
-            metric: Metric = factory(scene)
+        try:
+            with plugin_boundary(spec.name):
+                metric: Metric = factory(scene)
+                self._probe(metric)
+        except CellFailed as error:
+            return str(error)
         return metric
+
+    def _probe(self, metric: Metric) -> None:
+        """Let a metric fail on a pair of images rather than in the middle of everybody's cell."""
+        pair = self.owner.splits.private[:2].unit().images.to(self.context.device)
+        if metric.unavailable(self.owner.splits.shape) is None:
+            metric.score(pair, pair)
 
     @cached_property
     def _nulls(self) -> NullScores:
@@ -84,26 +94,26 @@ class Court:
                 attack=plan.attack.name,
                 signs_hidden=self.cell.hides_signs,
             )
-        return pack_judgement(judgement, _facts(judgement) | self._identified(found, plan))
+        return pack_judgement(judgement, _facts(judgement, self._identified(found, plan)))
 
-    def _identified(self, found: Reconstruction, plan: AttackPlan) -> dict[str, Any]:
+    def _identified(self, found: Reconstruction, plan: AttackPlan) -> Identification | None:
         """How well the attack's candidate scores pick the true images, if it gave any."""
         scores = found.claims.get("candidate_scores")
         if scores is None:
-            return {}
+            return None
         targets = self.owner.targets
         truth = candidates(self.owner.splits, self.context.board).truth[:targets]
         stream = self.stream.stream(use="identification")
-        result = identification(scores[:targets], truth, stream, plan.attack.name)
-        return {"identification": result.model_dump(mode="json")}
+        return identification(scores[:targets], truth, stream, plan.attack.name)
 
 
-def _facts(judgement: Judgement) -> dict[str, Any]:
+def _facts(judgement: Judgement, found: Identification | None) -> dict[str, Any]:
     privacy = {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()}
     return {
         "privacy": privacy,
         "flags": [flag.model_dump() for flag in check_judgement(judgement)],
-        "verdict": verdict(judgement.privacy),
+        "verdict": verdict(judgement.privacy, found),
+        "identification": found.model_dump(mode="json") if found else None,
         "notes": list(judgement.notes),
     }
 

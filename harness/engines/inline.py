@@ -71,7 +71,12 @@ class Run:
         return record
 
     def _frame(self, artifacts: dict[str, Any]) -> dict[str, Any]:
-        """What a record says besides scores."""
+        """What a record says besides scores.
+
+        The release comes first: if it was dropped while all that follows was kept, it is made
+        here.
+        """
+        resolved = self.owner.release.resolved
         keys, store = self.context.keys, self.context.store
         sizes = {name: len(getattr(self.owner.splits, name)) for name in SPLITS}
         stored = {
@@ -79,7 +84,7 @@ class Run:
             "release": store.identity("release", keys.release),
         }
         return {
-            "resolved": self.owner.release.resolved,
+            "resolved": resolved,
             "splits": {**sizes, "targets": self.owner.targets},
             "artifacts": stored | artifacts,
             "timing": self.context.timing,

@@ -21,6 +21,8 @@ from harness.stages.utility import Utility, utility
 from harness.store import Artifact
 
 SPLITS = ("private", "public", "test")
+GRADIENT_TARGETS = 16
+"""Images judged of gradients, where the user names no number: each costs a model's size."""
 UNPROTECTED: tuple[Resolved, ...] = ()
 
 
@@ -67,7 +69,9 @@ class Owner:
     @property
     def _wanted(self) -> int:
         private = len(self.splits.private)
-        return min(self.cell.request.targets or private, private)
+        gradients = self.cell.kind is ReleaseKind.GRADIENTS
+        default = GRADIENT_TARGETS if gradients else private
+        return min(self.cell.request.targets or default, private)
 
     @property
     def _batches(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 
 MAIN_METRIC = "snr_db"
@@ -17,13 +18,25 @@ def main_metric(privacy: Mapping[str, MetricScore]) -> str | None:
     return MAIN_METRIC if MAIN_METRIC in scored else next(iter(scored), None)
 
 
-def verdict(privacy: Mapping[str, MetricScore]) -> str:
+def verdict(privacy: Mapping[str, MetricScore], found: Identification | None = None) -> str:
     """One sentence for people on what an attack gained over what was known before."""
     name = main_metric(privacy)
+    if name is None and found is not None:
+        return _identified(found)
     if name is None:
         reasons = sorted({score.unavailable or "" for score in privacy.values()})
         return f"Nothing was scored ({'; '.join(reasons) or 'no metrics'}), so nothing is known."
     return _sentence(name, privacy[name])
+
+
+def _identified(found: Identification) -> str:
+    share = f"ranks {found.top1:.1%} of {found.n} private images first of {found.candidates}"
+    if found.top1_ci and found.top1_ci[0] > found.top1_chance:
+        return f"The release identifies: the attack {share}; chance is {found.top1_chance:.1%}."
+    return (
+        f"No identification shown: the attack {share}, which is no more than chance "
+        f"({found.top1_chance:.1%}); a stronger attack may do better."
+    )
 
 
 def _sentence(name: str, score: MetricScore) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
 from harness.api import CellFailed, Encoded, Samples, Secrets, Stream
 from harness.stages.stack import Stack
@@ -47,12 +47,21 @@ def encode_rounds(
 
     def encoded(t: int) -> Encoded:
         made = encode(private, public, owner.stream(what="encoding", round=t))
+        made = _with_all_classes(made, classes)
         _require_contract(name, made, len(private), len(public), classes)
         return made
 
     tensors, resolved = _stacked(name, rounds, encoded, order)
     images, labels = tensors.pop("encodings"), tensors.pop("labels")
     return Rounds(images, labels, tensors, {name: resolved} if stack.encoding else {})
+
+
+def _with_all_classes(made: Encoded, classes: int) -> Encoded:
+    """Classes that no image of either pool has may be missing at the end of the labels."""
+    labels = made.labels
+    if not isinstance(labels, Tensor) or labels.ndim != 2 or labels.shape[1] >= classes:
+        return made
+    return replace(made, labels=pad(labels, (0, classes - labels.shape[1])))
 
 
 def plain_round(private: Samples, classes: int) -> Rounds:

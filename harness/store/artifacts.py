@@ -93,11 +93,8 @@ class Store:
 
     def write(self, stage: str, key: str, artifact: Artifact) -> None:
         """Store an artifact, in place of one that is there."""
-        from safetensors.torch import save_file
-
         with scratch_folder(self.root, stage) as scratch, disk_errors(self.root):
-            tensors = {name: t.detach().cpu().contiguous() for name, t in artifact.tensors.items()}
-            _checked_save(save_file, tensors, scratch / TENSORS)
+            save_tensors(artifact.tensors, scratch / TENSORS)
             facts = {**_digest(scratch / TENSORS), "facts": dict(artifact.facts)}
             facts["facts_sha256"] = _text_sha256(facts["facts"])
             write_atomically(scratch / FACTS, json.dumps(facts, sort_keys=True).encode())
@@ -162,14 +159,14 @@ def _text_sha256(facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _checked_save(
-    save: Callable[[dict[str, Tensor], Path], None], tensors: dict[str, Tensor], path: Path
-) -> None:
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Save tensors; safetensors words a full disk in its own error, turned back into OSError."""
     from safetensors import SafetensorError
+    from safetensors.torch import save_file
 
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
-        save(tensors, path)
+        save_file(plain, path)
     except SafetensorError as error:
         if refused := re.search(r"os error (\d+)", str(error)):
             number = int(refused[1])

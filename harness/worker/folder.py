@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from harness.api import Budget, Channel, Config, EncodingDefense, Samples, Scale, View
@@ -21,6 +21,7 @@ from harness.registry import load_factory, registry
 from harness.rng import KeyedStream
 from harness.stages.encoding import plain
 from harness.stages.train import restore, restore_encoder
+from harness.store.artifacts import save_tensors
 
 FRAME = "view.json"
 
@@ -50,6 +51,7 @@ class Frame(BaseModel):
     n_private: int | None = None
     encoder: Named | None = None
     victim: Named | None = None
+    protocol: dict[str, int | str] = {}
     key: str
     device: str
     seconds: float
@@ -72,8 +74,7 @@ def write_folder(
 ) -> None:
     """Write a view: the frame, and one file for each channel that has tensors."""
     for channel, named in tensors.items():
-        plain = {name: tensor.contiguous() for name, tensor in named.items()}
-        save_file(plain, folder / f"{channel}.safetensors")
+        save_tensors(named, folder / f"{channel}.safetensors")
     (folder / FRAME).write_text(frame.model_dump_json(), encoding="utf-8")
 
 
@@ -103,6 +104,7 @@ def open_view(folder: Path, frame: Frame) -> View:
         classes=frame.classes,
         device=torch.device(frame.device),
         rng=KeyedStream(bytes.fromhex(frame.key)),
+        protocol=frame.protocol,
     )
 
 

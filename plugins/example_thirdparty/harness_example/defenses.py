@@ -48,7 +48,8 @@ class SmallHidden(TrainingDefense[SmallHiddenConfig]):
 
     def penalty(self, hidden: Tensor, labels: Tensor) -> Tensor:
         """A scalar: weight · mean of ‖h(x)‖² over the batch."""
-        return self.config.weight * hidden.flatten(1).square().sum(1).mean()
+        penalty: Tensor = self.config.weight * hidden.flatten(1).square().sum(1).mean()
+        return penalty
 
 
 class Clip(GradientDefense[ClipConfig]):
