@@ -292,7 +292,7 @@ OPTIMISERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 
 def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """The recipe's optimiser over all of the model's parameters; `sgd` has momentum .9."""
-    make = OPTIMISERS[_choice("optimizer", recipe.optimizer, OPTIMISERS)]
+    make = OPTIMISERS[recipe.optimizer]
     fused = next(model.parameters()).device.type in {"cpu", "cuda"}
     return make(
         model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused or None
@@ -312,14 +312,5 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 
 def rate(recipe: Recipe, steps: int) -> Callable[[int], float]:
     """The share of the rate at each step of a training of so many `steps`."""
-    shape = SCHEDULES[_choice("schedule", recipe.schedule, SCHEDULES)]
+    shape = SCHEDULES[recipe.schedule]
     return lambda step: shape(min(1.0, step / max(1, steps)))
-
-
-def _choice(field_name: str, name: str, known: Mapping[str, Any]) -> str:
-    if name not in known:
-        raise UsageError(
-            f"a victim's {field_name} cannot be '{name}'.{nearest(name, known)} "
-            f"It is one of {', '.join(known)}."
-        )
-    return name

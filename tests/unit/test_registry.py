@@ -42,7 +42,12 @@ def defense(name, **changes):
 
 def attack(name, *needs):
     return AttackSpec(
-        name=name, version="1", summary="s", reference="r", factory="json:JSONDecoder", needs=needs
+        name=name,
+        version="1",
+        summary="s",
+        reference="r",
+        factory="json:JSONDecoder",
+        needs=tuple(frozenset(map(Channel, alternative)) for alternative in needs),
     )
 
 

@@ -156,7 +156,7 @@ def test_a_space_embeds_before_the_defense_encodes():
         ({"images": torch.zeros(23, 1, 28, 28)}, r"images \[23, 1, 28, 28\].*wanted \[24"),
         ({"images": torch.zeros(24, 1, 28, 28).double()}, "float64"),
         ({"images": torch.full((24, 1, 28, 28), torch.inf)}, "not all finite"),
-        ({"labels": torch.zeros(24, 9)}, r"labels \[24, 9\].*wanted \[24,10\]"),
+        ({"labels": torch.zeros(24, 11)}, r"labels \[24, 11\].*wanted \[24,10\]"),
         ({"labels": torch.full((24, 10), 0.11)}, "sum to 1.1"),
         ({"labels": torch.full((24, 10), -0.1)}, "negative"),
         ({"weights": torch.zeros(24)}, r"weights \[24\].*\[24,k\]"),

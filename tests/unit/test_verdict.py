@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import main_metric, verdict
 
@@ -26,32 +27,49 @@ def score(gain, low, high, **more):
 def test_a_gain_says_what_leaks_and_how_much():
     text = verdict({"snr_db": score(3.21, 2.9, 3.5)})
     assert text == (
-        "The release leaks: reconstructions are 3.2 dB closer to the private images than the best "
-        "null (class mean, 1.5 dB), 95% interval +2.9 dB to +3.5 dB; the image that leaks most "
-        "(target 17) scores 12.3 dB."
+        "The release leaks: reconstructions are 3.21 dB closer to the private images than the best "
+        "null (class mean, 1.50 dB), 95% interval +2.90 dB to +3.50 dB; the image that leaks most "
+        "(target 17) scores 12.30 dB."
     )
+
+
+def test_a_gain_that_guessing_may_reach_is_not_called_a_leak():
+    text = verdict({"snr_db": score(0.03, 0.01, 0.05)})
+    assert text.startswith("Hardly anything is shown to leak: 0.03 dB over the best null")
+    assert verdict({"snr_db": score(0.2, 0.01, 0.4)}).startswith("The release leaks")
+
+
+def test_claims_about_candidates_are_judged_where_there_are_no_images():
+    none = {"snr_db": MetricScore(unavailable="no images")}
+    found = Identification(
+        top1=0.97, top1_ci=(0.9, 0.99), top1_chance=0.02, top5=1, top5_ci=None, top5_chance=0.1,
+        auc=1, auc_ci=None, n=60, candidates=50,
+    )  # fmt: skip
+    assert verdict(none, found).startswith("The release identifies: the attack ranks 97.0% of 60")
+    chance = found.model_copy(update={"top1": 0.03, "top1_ci": (0.01, 0.1)})
+    assert verdict(none, chance).startswith("No identification shown")
 
 
 def test_no_gain_is_no_proof():
     text = verdict({"snr_db": score(0.04, -0.1, 0.2)})
     assert text == (
-        "No gain shown over the best null (class mean, 1.5 dB): +0.0 dB, 95% interval -0.1 dB to "
-        "+0.2 dB; a stronger attack may do better, and the image that leaks most (target 17) "
-        "scores 12.3 dB."
+        "No gain shown over the best null (class mean, 1.50 dB): +0.04 dB, 95% interval -0.10 dB "
+        "to +0.20 dB; a stronger attack may do better, and the image that leaks most (target 17) "
+        "scores 12.30 dB."
     )
 
 
 def test_worse_than_guessing_says_nothing_about_the_defense():
     text = verdict({"snr_db": score(-8.1, -8.3, -7.9)})
     assert text == (
-        "This attack does worse than guessing, 8.1 dB behind the best null (class mean, 1.5 dB), "
-        "95% interval -8.3 dB to -7.9 dB, so it says nothing about the defense."
+        "This attack does worse than guessing, 8.10 dB behind the best null (class mean, 1.50 dB), "
+        "95% interval -8.30 dB to -7.90 dB, so it says nothing about the defense."
     )
 
 
 def test_one_target_has_no_interval():
     text = verdict({"snr_db": score(30, 0, 0, gain_ci=None, n=1)})
-    assert text.startswith("Too few targets (1) for an interval: the gain of 30.0 dB")
+    assert text.startswith("Too few targets (1) for an interval: the gain of 30.00 dB")
 
 
 def test_nothing_scored():
