@@ -11,7 +11,6 @@ from harness_plugins.defenses.none.encode import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.spaces.pixels import Pixels
-from harness_plugins.threat_models import harness_threat_models
 
 PUBLIC = clothes(300, 1000)
 
@@ -91,20 +90,3 @@ def test_pixels_standardise():
     images = torch.rand(4, 1, 5, 5)
     embedded = Pixels(Config()).embed(images, SCALE, AssetFolder({}))
     torch.testing.assert_close(SCALE.restore(embedded), images)
-
-
-@pytest.mark.core
-def test_threat_models_are_the_table():
-    models = {model.name: model for model in harness_threat_models()}
-    assert set(models) == {
-        "released", "informed", "candidates", "fl-strong", "fl-realistic", "oracle"
-    }  # fmt: skip
-    assert [name for name, model in models.items() if not model.ranked] == ["oracle"]
-    assert models["released"].grants < models["informed"].grants < models["candidates"].grants
-    assert models["candidates"].grants - models["informed"].grants == {Channel.CANDIDATES}
-    assert models["fl-strong"].grants - models["fl-realistic"].grants == {
-        Channel.BATCH_LABELS, Channel.BN_STATISTICS
-    }  # fmt: skip
-    assert models["oracle"].grants == frozenset(Channel)
-    assert not models["released"].grants & {Channel.WEIGHTS, Channel.SOURCES, Channel.GRADIENTS}
-    assert not models["fl-realistic"].grants & {Channel.ENCODINGS, Channel.FEATURES}

@@ -29,7 +29,7 @@ def test_a_gain_says_what_leaks_and_how_much():
     assert text == (
         "The release leaks: reconstructions are 3.21 dB closer to the private images than the best "
         "null (class mean, 1.50 dB), 95% interval +2.90 dB to +3.50 dB; the image that leaks most "
-        "(target 17) scores 12.30 dB."
+        "(target 17) scores 12.34 dB."
     )
 
 
@@ -55,7 +55,7 @@ def test_no_gain_is_no_proof():
     assert text == (
         "No gain shown over the best null (class mean, 1.50 dB): +0.04 dB, 95% interval -0.10 dB "
         "to +0.20 dB; a stronger attack may do better, and the image that leaks most (target 17) "
-        "scores 12.30 dB."
+        "scores 12.34 dB."
     )
 
 
