@@ -27,7 +27,8 @@ def _entry(name: str) -> tuple[str, Registered]:
 
 def description(text: str) -> dict[str, Any]:
     """All that is declared of a plugin, as JSON values."""
-    kind, entry = _entry(parse_one(text).name)
+    selection = parse_one(text)
+    kind, entry = _entry(selection.name)
     facts: dict[str, Any] = {
         "kind": kind,
         "name": entry.spec.name,
@@ -40,6 +41,7 @@ def description(text: str) -> dict[str, Any]:
     }
     if isinstance(entry.spec, ThreatModel):
         return {**facts, "grants": sorted(entry.spec.grants)}
+    resolve(entry.spec, selection, "standard")
     return facts | _declared(entry.spec)
 
 

@@ -25,7 +25,9 @@ STAGES = ("load", "release", "train", "prepare", "attack", "judge")
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: one text for one value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def sha256_of(value: Any) -> str:

@@ -75,7 +75,11 @@ def _own_imports(module: str) -> tuple[str, ...]:
         return ()
     top = module.partition(".")[0]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    names = _imported_names(ast.parse(path.read_bytes()), package)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except SyntaxError:  # its text is hashed; whoever imports it will say what is wrong
+        return ()
+    names = _imported_names(tree, package)
     return tuple(name for name in names if name.partition(".")[0] == top and _source(name))
 
 

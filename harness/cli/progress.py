@@ -66,7 +66,7 @@ class Bars(Watching):
 
     def cached(self, name: str) -> None:
         """Say that a stage needs no work."""
-        self._bars.add_task(name, total=1, completed=1, note="stored")
+        self._bars.add_task(name, total=1, completed=1, note="stored", start=False)
 
 
 def observer(*, quiet: bool) -> Watching:

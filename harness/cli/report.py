@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.scoring.summary import MetricScore
+from harness.scoring.verdict import main_metric
 
 if TYPE_CHECKING:
     from harness.record import RunRecord
@@ -70,11 +71,17 @@ def _privacy_table(record: RunRecord) -> Table:
     companions = list(record.companions)
     headings = ("metric", record.attack.name, "best null", "gain", "worst image", *companions)
     table = Table(*headings, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, score in record.privacy.items():
+    for name, score in _main_first(record.privacy):
         if not score.unavailable:
             extra = [_companion(record.companions[c].get(name)) for c in companions]
             table.add_row(*_row(name, score), *extra)
     return table
+
+
+def _main_first(privacy: dict[str, MetricScore]) -> list[tuple[str, MetricScore]]:
+    """The metric that the verdict speaks of, then the others by name."""
+    main = main_metric(privacy)
+    return sorted(privacy.items(), key=lambda item: (item[0] != main, item[0]))
 
 
 def _row(name: str, score: MetricScore) -> tuple[str | Text, ...]:

@@ -45,6 +45,7 @@ class Attacker:
         self.cell = context.cell
         self.owner = owner
         self.workers = workers
+        self._attacked: dict[str, Artifact] = {}
 
     @property
     def budget(self) -> Budget:
@@ -59,13 +60,16 @@ class Attacker:
 
     def attacked(self, plan: AttackPlan) -> Artifact:
         """What one attack brings back."""
-        return self.context.obtain(
-            "attack",
-            self.context.keys.attack_of(plan),
-            f"attack {plan.attack.name}",
-            lambda progress: self._attack(plan, progress),
-            lambda: (self.owner.splits, self.owner.release),
-        )
+        key = self.context.keys.attack_of(plan)
+        if key not in self._attacked:
+            self._attacked[key] = self.context.obtain(
+                "attack",
+                key,
+                f"attack {plan.attack.name}",
+                lambda progress: self._attack(plan, progress),
+                lambda: (self.owner.splits, self.owner.release),
+            )
+        return self._attacked[key]
 
     def _attack(self, plan: AttackPlan, progress: Progress) -> Artifact:
         label = f"attack {plan.attack.name}"

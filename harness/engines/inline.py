@@ -20,7 +20,7 @@ from harness.engines.pictures import draw_gallery
 from harness.plan import AttackPlan
 from harness.record import RunRecord
 from harness.scoring.summary import MetricScore
-from harness.store.paths import scratch_folder
+from harness.store.paths import scratch_folder, sweep
 from harness.store.records import Records
 from harness.worker.process import Workers
 
@@ -31,6 +31,7 @@ Seal = Callable[[dict[str, Any]], RunRecord]
 def run(context: Context, seal: Seal) -> RunRecord:
     """Evaluate one cell and keep its record."""
     torch.set_num_threads(context.cell.threads)
+    sweep(context.store.root)
     with scratch_folder(context.store.root, "run") as scratch:
         workers = Workers(scratch, context.cell.threads)
         try:

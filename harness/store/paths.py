@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from harness.api.errors import StoreError
@@ -64,11 +66,22 @@ def scratch_folder(root: Path, label: str) -> Iterator[Path]:
     """A fresh folder below the root, removed at the end whatever happens."""
     with disk_errors(root):
         (root / "tmp").mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{label}-{os.getpid()}-", dir=root / "tmp"))
+        prefix = f"{platform.node()}@{os.getpid()}@{label}-"
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root / "tmp"))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(root: Path) -> None:
+    """Remove the scratch folders of this machine's processes that were killed."""
+    from psutil import pid_exists
+
+    for folder in (root / "tmp").glob(f"{escape(platform.node())}@*@*"):
+        number = folder.name.split("@")[-2]
+        if number.isdigit() and not pid_exists(int(number)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

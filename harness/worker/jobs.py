@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,14 @@ def reconstruct(folder: Path, out: Path, prepared: str | None, progress: Progres
     if not isinstance(found, Reconstruction):
         raise TypeError(f"reconstruct must return a Reconstruction, not {type(found).__name__}")
     save_file(pack(found), out / "reconstruction.safetensors")
-    diagnostics = {name: float(value) for name, value in found.diagnostics.items()}
+    diagnostics = {name: _finite(name, value) for name, value in found.diagnostics.items()}
     (out / "diagnostics.json").write_text(json.dumps(diagnostics), encoding="utf-8")
+
+
+def _finite(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"the diagnostic '{name}' is {value}; leave out what has no value")
+    return float(value)
 
 
 def _plain(tensors: Any) -> dict[str, Tensor]:
