@@ -152,7 +152,11 @@ def _common(cell: Cell, keys: Keys, known: Registry, resolved: Mapping[str, Any]
         "seeds": {"seed": request.seed, "owner_key": keys.owner},
         "device": cell.device,
         "threads": cell.threads,
-        "environment": {"python": python_version(), "packages": package_versions()},
+        "environment": {
+            "python": python_version(),
+            "packages": package_versions(),
+            "deterministic": "where an operation has a deterministic form",
+        },
         "code": code_state(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -174,6 +178,9 @@ def _full(cell: Cell, keys: Keys, known: Registry, values: dict[str, Any]) -> Ru
 def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
     """Flags that follow from what was asked."""
     flags = (QUICK_FLAG,) if cell.request.preset == "quick" else ()
+    if not cell.threat_model.ranked:
+        message = f"the threat model '{cell.threat_model.name}' hands the attack the truth"
+        flags = (*flags, Flag(name="unranked", message=message))
     if cell.public and cell.public.name != cell.dataset.name:
         message = (
             f"public images come from '{cell.public.name}'; where its classes are others, their "

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from harness.api.assets import Asset
-from harness.api.knowledge import ReleaseKind
+from harness.api.knowledge import NETWORKS, ReleaseKind
 from harness.plan import AttackPlan, Cell
-from harness.provenance import module_sha256, source_sha256
+from harness.provenance import module_sha256, package_versions, source_sha256
 from harness.selector import Resolved
 
 STAGES = ("load", "release", "train", "prepare", "attack", "judge")
@@ -55,6 +55,17 @@ def _asset_identity(asset: Asset) -> dict[str, str]:
     return {file.name: file.digest for file in asset.files}
 
 
+CODE = {
+    "load": ("harness.stages.load", "harness.engines.owner"),
+    "release": ("harness.stages.release", "harness.engines.owner"),
+    "train": ("harness.stages.train", "harness.stages.utility", "harness.engines.owner"),
+    "prepare": ("harness.stages.attack", "harness.stages.view", "harness.engines.attacker"),
+    "attack": ("harness.stages.attack", "harness.stages.view", "harness.engines.attacker"),
+    "judge": ("harness.stages.judge", "harness.checks", "harness.engines.court"),
+}
+"""The modules whose source, with all it imports, decides what a stage puts out."""
+
+
 def layout() -> list[str]:
     """How outputs lie on disk: what was stored in another way is not looked at."""
     return [module_sha256(m) for m in ("harness.engines.codec", "harness.store.artifacts")]
@@ -69,11 +80,22 @@ class Keys:
     """Fingerprint of the owner's key."""
 
     def _key(self, stage: str, **inputs: Any) -> str:
-        code = source_sha256(f"harness.stages.{stage}")
-        return sha256_of({"stage": stage, "code": code, "layout": layout(), **inputs})
+        return sha256_of(
+            {
+                "stage": stage,
+                "code": source_sha256(*CODE[stage]),
+                "layout": layout(),
+                "packages": package_versions(),
+                **inputs,
+            }
+        )
 
     def _hardware(self) -> dict[str, Any]:
         return {"device": self.cell.device, "threads": self.cell.threads}
+
+    def _budget(self) -> list[float]:
+        """An attack may pace itself by what it is given."""
+        return [self.cell.request.time_limit, self.cell.request.megabytes]
 
     def _dataset(self, resolved: Resolved) -> dict[str, Any]:
         assets = {asset.name: _asset_identity(asset) for asset in resolved.spec.assets}
@@ -126,7 +148,6 @@ class Keys:
         """Key of the victim trained under a stack, with its utility."""
         return self._key(
             "train",
-            utility=source_sha256("harness.stages.utility"),
             release=self.release_of(defenses, kind),
             victim=plugin_identity(self.cell.victim),
             seed=self.cell.request.seed,
@@ -141,6 +162,29 @@ class Keys:
             attack=plugin_identity(plan.attack),
             channels=sorted(plan.channels),
             threat_model=self.cell.threat_model.name,
+            budget=self._budget(),
+            seed=self.cell.request.seed,
+            hardware=self._hardware(),
+        )
+
+    def prepare_of(self, plan: AttackPlan, encoder: dict[str, Any] | None) -> str:
+        """Key of what one attack learns beforehand: the law of the defense, never the release.
+
+        `encoder` is the encoding defense's config as it turned out.
+        """
+        encoding = self.cell.encoding
+        return self._key(
+            "prepare",
+            splits=self.load,
+            attack=plugin_identity(plan.attack),
+            channels=sorted(plan.channels),
+            threat_model=self.cell.threat_model.name,
+            protocol=self.cell.protocol,
+            encoder=encoder,
+            defense=plugin_identity(encoding) if encoding else None,
+            network=self.release if plan.channels & NETWORKS else None,
+            space=plugin_identity(self.cell.space),
+            budget=self._budget(),
             seed=self.cell.request.seed,
             hardware=self._hardware(),
         )
@@ -148,7 +192,12 @@ class Keys:
     def judge_of(self, plan: AttackPlan) -> str:
         """Key of one attack's scores."""
         metrics = [
-            [spec.name, spec.version, source_sha256(spec.factory.partition(":")[0])]
+            [
+                spec.name,
+                spec.version,
+                source_sha256(spec.factory.partition(":")[0]),
+                [_asset_identity(asset) for asset in spec.assets],
+            ]
             for spec in self.cell.metrics
         ]
         return self._key(

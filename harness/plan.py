@@ -6,12 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.api.errors import UsageError
-from harness.api.knowledge import (
-    Channel,
-    ReleaseKind,
-    ThreatModel,
-    release_kind,
-)
+from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel, release_kind
 from harness.api.specs import AttackSpec, MetricSpec, Stage
 from harness.registry import Registry
 from harness.request import Request
@@ -152,24 +147,65 @@ def _check_stack(defenses: tuple[Resolved, ...], selections: tuple[Selection, ..
 
 
 def _with_attacks(cell: Cell, registry: Registry) -> Cell:
-    chosen = _attack_plan(cell.attack, cell.threat_model)
+    chosen = _attack_plan(cell, cell.attack, _kinds(cell))
     if isinstance(chosen, str):
         return replace(cell, reason=chosen)
     return replace(cell, main=chosen, companions=_companions(cell, chosen, registry))
 
 
-def _attack_plan(attack: Resolved, threat_model: ThreatModel) -> AttackPlan | str:
-    """The first alternative of needs that is granted, or why none is."""
-    spec: AttackSpec = attack.spec
-    for needs in spec.needs:
-        if needs <= threat_model.grants:
-            channels = needs | (spec.optional & threat_model.grants)
-            return AttackPlan(attack, release_kind(needs), channels)
-    return _missing(spec, threat_model)
+def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
+    """Kinds of release in which every defense of the stack has a part, in order of preference.
+
+    Encodings leave before anything is trained: defenses of training and of gradients do not
+    touch them. A gradient defense guards gradients first, though features feel it too.
+    """
+    if cell.request.release is not None:
+        return (ReleaseKind(cell.request.release),)
+    stages = {defense.spec.stage for defense in cell.defenses}
+    if Stage.GRADIENT in stages:
+        return (ReleaseKind.GRADIENTS, ReleaseKind.FEATURES)
+    if Stage.TRAINING in stages:
+        return (ReleaseKind.FEATURES, ReleaseKind.GRADIENTS)
+    return tuple(ReleaseKind)
 
 
-def _missing(spec: AttackSpec, threat_model: ThreatModel) -> str:
-    gaps = [sorted(needs - threat_model.grants) for needs in spec.needs]
+def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -> AttackPlan | str:
+    """The first granted alternative of the attack's needs of one of these kinds, or why none."""
+    idle = _idle(cell, kinds)
+    if idle:
+        return idle
+    grants = cell.threat_model.grants
+    readable = [needs for needs in attack.spec.needs if release_kind(needs) in kinds]
+    if not readable:
+        return _unreadable(cell, attack, kinds)
+    for needs in readable:
+        kind = release_kind(needs)
+        if needs <= grants & CARRIED[kind]:
+            return AttackPlan(attack, kind, needs | (attack.spec.optional & grants & CARRIED[kind]))
+    return _missing(attack.spec, readable, cell.threat_model)
+
+
+def _idle(cell: Cell, kinds: tuple[ReleaseKind, ...]) -> str | None:
+    """Why the stack makes no sense of the kind that was asked for."""
+    late = [d.name for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
+    if kinds != (ReleaseKind.ENCODINGS,) or not late:
+        return None
+    return f"'{late[0]}' has no part in encodings: they leave before anything is trained"
+
+
+def _unreadable(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -> str:
+    stack = "+".join(defense.name for defense in cell.defenses)
+    reads = " or ".join(dict.fromkeys(release_kind(needs) for needs in attack.spec.needs))
+    wanted = " or ".join(kinds)
+    return f"'{attack.name}' reads {reads}; what is released under '{stack}' here is {wanted}"
+
+
+def _missing(
+    spec: AttackSpec, readable: list[frozenset[Channel]], threat_model: ThreatModel
+) -> str:
+    gaps = [
+        sorted(needs - (threat_model.grants & CARRIED[release_kind(needs)])) for needs in readable
+    ]
     lacking = min(gaps, key=len)
     granted = ", ".join(sorted(threat_model.grants)) or "nothing"
     return (
@@ -184,7 +220,7 @@ def _companions(cell: Cell, main: AttackPlan, registry: Registry) -> tuple[Attac
     for spec in registry.specs("attacks"):
         if spec.companion and spec.name != main.attack.name:
             attack = resolve(spec, Selection(spec.name), cell.request.preset)
-            option = _attack_plan(attack, cell.threat_model)
-            if not isinstance(option, str) and option.kind is main.kind:
+            option = _attack_plan(cell, attack, (main.kind,))
+            if not isinstance(option, str):
                 plans.append(option)
     return tuple(plans)

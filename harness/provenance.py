@@ -94,6 +94,7 @@ def _imported_names(tree: ast.Module, package: str) -> Iterator[str]:
             yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
+@cache
 def package_versions() -> dict[str, str]:
     """Versions of the packages that decide numbers, where installed."""
     found = {}

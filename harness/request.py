@@ -48,6 +48,9 @@ class Request(BaseModel):
     victim: str = "cnn"
     space: str = "pixels"
     threat_model: str = "informed"
+    release: Literal["encodings", "features", "gradients"] | None = Field(
+        None, description="what leaves; if unset, what the stack guards and the attack reads"
+    )
     preset: PresetName = "quick"
     only: Literal["privacy", "utility"] | None = None
     rounds: Count = Field(1, description="how often each image is encoded and released")

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import ClassVar
 
-EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTEGRITY = 3

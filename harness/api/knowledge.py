@@ -33,11 +33,27 @@ class Channel(StrEnum):
     BN_STATISTICS = "bn_statistics"  # dict of Tensor [batches, channels]
 
 
+NETWORKS = frozenset({Channel.MODEL, Channel.FEATURE_ENCODER})
+"""Channels that are networks of the owner's."""
+
 RELEASE_CHANNELS = {
     Channel.ENCODINGS: ReleaseKind.ENCODINGS,
     Channel.FEATURES: ReleaseKind.FEATURES,
     Channel.GRADIENTS: ReleaseKind.GRADIENTS,
 }
+
+_ALWAYS = {Channel.PUBLIC, Channel.N_PRIVATE, Channel.ENCODER, Channel.CANDIDATES}
+_MIXTURE = {Channel.WEIGHTS, Channel.SOURCES}
+CARRIED = {
+    ReleaseKind.ENCODINGS: frozenset({Channel.ENCODINGS, Channel.LABELS} | _ALWAYS | _MIXTURE),
+    ReleaseKind.FEATURES: frozenset({Channel.FEATURES, Channel.FEATURE_ENCODER} | _ALWAYS),
+    ReleaseKind.GRADIENTS: frozenset(
+        {Channel.GRADIENTS, Channel.MODEL, Channel.BATCH_LABELS, Channel.BN_STATISTICS}
+        | _ALWAYS
+        | _MIXTURE
+    ),
+}
+"""Which channels there are at all beside each kind of release."""
 
 PRIOR_CHANNELS = frozenset(
     {

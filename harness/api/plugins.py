@@ -37,6 +37,10 @@ class Progress(Protocol):
         ...
 
 
+def silent(done: int, total: int, note: str = "") -> None:
+    """Progress that nobody watches."""
+
+
 class Plugin(ABC, Generic[C]):
     """A plugin at work, with the config it was asked to run with."""
 
@@ -145,7 +149,8 @@ class Scene:
     device: torch.device
     assets: AssetFolder
     decoys: Tensor
-    """[m, c, h, w] in [0,1]: public images to hide the truth among."""
+    """[m, c, h, w] in [0,1]: images to hide the truth among. The private images that are not
+    judged, and as many others as there are private ones."""
 
 
 class Metric(ABC):

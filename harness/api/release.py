@@ -75,11 +75,6 @@ class Encoder:
         """Encode the attacker's own standardised images by the owner's law."""
         return self._encode(samples, public, rng)
 
-    def parameter(self, name: str, default: float) -> float:
-        """A resolved numeric parameter by name, or `default` where this defense has none."""
-        value = getattr(self.config, name, None)
-        return default if value is None else float(value)
-
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,7 @@ import click
 from harness.cli.options import epilog, json_option
 
 CHOICES = {
+    "release": ["encodings", "features", "gradients"],
     "preset": ["quick", "standard", "paper"],
     "only": ["privacy", "utility"],
     "bn_mode": ["train", "eval"],
@@ -24,6 +25,7 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
     "victim": (str, "Model trained on the release.  [default: cnn]"),
     "space": (str, "Where encodings live.  [default: pixels]"),
     "threat_model": (str, "What the attacker holds.  [default: informed]"),
+    "release": (click.Choice(CHOICES["release"]), "What leaves.  [default: by stack and attack]"),
     "preset": (click.Choice(CHOICES["preset"]), "Sizes and budgets.  [default: quick]"),
     "only": (click.Choice(CHOICES["only"]), "Run one half."),
     "rounds": (int, "How often each image is encoded and released.  [default: 1]"),

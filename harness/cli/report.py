@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.scoring.summary import MetricScore
-from harness.scoring.verdict import main_metric
+from harness.scoring.verdict import direction, main_metric
 
 if TYPE_CHECKING:
     from harness.record import RunRecord
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from harness.stages.utility import Utility
     from harness.store.records import Records
 
-WIDTH = 120
+WIDTH = 132
+"""Columns where nobody says how many there are, as in a pipe."""
+NARROW = 112
+"""Below this the table keeps to what matters most."""
 
 
 def print_report(record: RunRecord, records: Records | None) -> None:
@@ -27,7 +30,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
     if record.status != "ok":
         _print_failure(console, record)
     if record.privacy:
-        console.print(_privacy_table(record))
+        console.print(_privacy_table(record, console.width))
+        console.print(Text(_legend(record), style="dim"))
         for reason, names in _left_out(record.privacy).items():
             console.print(Text(f"{', '.join(names)} unavailable: {reason}", style="dim"))
     if record.identification:
@@ -67,15 +71,30 @@ def _print_failure(console: Console, record: RunRecord) -> None:
         console.print(Text(record.log, style="dim"))
 
 
-def _privacy_table(record: RunRecord) -> Table:
-    companions = list(record.companions)
-    headings = ("metric", record.attack.name, "best null", "gain", "worst image", *companions)
-    table = Table(*headings, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+def _privacy_table(record: RunRecord, width: int) -> Table:
+    companions = list(record.companions) if width >= NARROW else []
+    headings = ["metric", record.attack.name, "best null", "gain over it"]
+    headings += ["worst image", *companions] if width >= NARROW else []
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, no_wrap=True, overflow="fold")
+    main = main_metric(record.privacy)
     for name, score in _main_first(record.privacy):
         if not score.unavailable:
             extra = [_companion(record.companions[c].get(name)) for c in companions]
-            table.add_row(*_row(name, score), *extra)
+            row = (*_row(name, score, coloured=name == main), *extra)
+            table.add_row(*row[: len(headings)])
     return table
+
+
+def _legend(record: RunRecord) -> str:
+    """How to read the table, for those who see it for the first time."""
+    lines = (
+        "arrows: where more leaks; mean ± deviation over images; null: a guess without the "
+        "release; gain: positive leaks more, 95% interval"
+    )
+    chances = [f"{n}: chance {_number(s.chance)}" for n, s in record.privacy.items() if s.chance]
+    return "; ".join([lines, *chances])
 
 
 def _main_first(privacy: dict[str, MetricScore]) -> list[tuple[str, MetricScore]]:
@@ -84,13 +103,13 @@ def _main_first(privacy: dict[str, MetricScore]) -> list[tuple[str, MetricScore]
     return sorted(privacy.items(), key=lambda item: (item[0] != main, item[0]))
 
 
-def _row(name: str, score: MetricScore) -> tuple[str | Text, ...]:
+def _row(name: str, score: MetricScore, *, coloured: bool) -> tuple[str | Text, ...]:
     arrow = "↑" if score.leaks_more == "higher" else "↓"
     return (
         f"{name} {arrow}",
         f"{_number(score.mean)} ± {_number(score.std)}",
         f"{_number(score.null)} {_words(score.null_name)}",
-        _gain(score),
+        _gain(score, coloured),
         f"{_number(score.worst)} #{score.worst_index}",
     )
 
@@ -99,16 +118,16 @@ def _companion(score: MetricScore | None) -> str:
     return "–" if score is None or score.mean is None else _number(score.mean)
 
 
-def _gain(score: MetricScore) -> Text:
-    """The gain over the best null: red where the release leaks, yellow where the attack fails."""
+def _gain(score: MetricScore, coloured: bool) -> Text:
+    """The gain over the best null; the verdict's own is red for a leak, yellow for a failure."""
     if score.gain is None:
         return Text("–")
     text = f"{score.gain:+.2g}"
     if score.gain_ci is None:
         return Text(text)
     low, high = score.gain_ci
-    style = "red" if low > 0 else "yellow" if high < 0 else ""
-    return Text(f"{text} [{low:+.2g}, {high:+.2g}]", style=style, no_wrap=True)
+    style = {1: "red", -1: "yellow", 0: ""}[direction(score)] if coloured else ""
+    return Text(f"{text} [{low:+.2g}, {high:+.2g}]", style=style)
 
 
 def _number(value: float | None) -> str:
@@ -139,7 +158,8 @@ def _left_out(privacy: dict[str, MetricScore]) -> dict[str, list[str]]:
 def _utility_line(utility: Utility, victim: str) -> str:
     parts = [f"{victim} accuracy {utility.accuracy:.3f}{_interval(utility.interval)}"]
     if utility.reference_accuracy is not None:
-        parts.append(f"unprotected {utility.reference_accuracy:.3f}")
+        reference = _interval(utility.reference_interval)
+        parts.append(f"unprotected {utility.reference_accuracy:.3f}{reference}")
     parts.append(f"chance {utility.chance:.3f}")
     if utility.accuracy_bn_recomputed is not None:
         parts.append(f"with BatchNorm recomputed {utility.accuracy_bn_recomputed:.3f}")

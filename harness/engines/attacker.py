@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.api import Budget, Channel, Progress
-from harness.api.knowledge import PRIOR_CHANNELS
+from harness.api.knowledge import NETWORKS, PRIOR_CHANNELS
 from harness.engines.codec import pack_attacked
 from harness.engines.context import Context
 from harness.engines.owner import Owner
-from harness.keys import plugin_identity, sha256_of
 from harness.plan import AttackPlan
 from harness.rng import derive
 from harness.selector import Resolved
@@ -23,9 +24,7 @@ from harness.stages.view import view
 from harness.store import Artifact
 from harness.store.paths import disk_errors, scratch_folder
 from harness.worker.folder import Frame, Named
-from harness.worker.process import AttackProcess, Workers
-
-NETWORKS = frozenset({Channel.MODEL, Channel.FEATURE_ENCODER})
+from harness.worker.process import AttackProcess, Spent, Workers
 
 
 @dataclass(frozen=True)
@@ -73,69 +72,52 @@ class Attacker:
 
     def _attack(self, plan: AttackPlan, progress: Progress) -> Artifact:
         label = f"attack {plan.attack.name}"
-        with self.workers.take() as process, self._desk(label) as desk:
-            prepared, peak = self._prepared(process, plan, desk, progress)
+        with self.workers.take() as process, desk(label) as place:
+            prepared, learning = self._prepared(process, plan, place)
             frame = self._frame(plan, plan.channels, "reconstruct")
-            self._hand_over(desk.view, frame, plan.channels)
-            done = attack(process, desk.view, desk.out, prepared, self.budget, progress)
-        return pack_attacked(done.reconstruction, {label: max(done.spent.megabytes, peak)})
+            self._hand_over(place.view, frame, plan.channels)
+            left = replace(self.budget, seconds=self.budget.seconds - learning.seconds)
+            done = attack(process, place.view, place.out, prepared, left, progress)
+        peak = max(done.spent.megabytes, learning.megabytes)
+        return pack_attacked(done.reconstruction, {label: peak}, done.spent.seconds)
 
     def _prepared(
-        self, process: AttackProcess, plan: AttackPlan, desk: Desk, progress: Progress
-    ) -> tuple[Path, float]:
-        """What the attack learns before the release, as a copy; and the memory that took."""
-        key = self._prepare_key(plan)
-        learned, _ = self.context.store.obtain(
+        self, process: AttackProcess, plan: AttackPlan, place: Desk
+    ) -> tuple[Path, Spent]:
+        """What the attack learns before the release, as a copy; and what that took here."""
+        encoder = self._encoder()
+        key = self.context.keys.prepare_of(
+            plan, encoder.model_dump(mode="json") if encoder else None
+        )
+        label = f"prepare {plan.attack.name}"
+        learned = self.context.obtain(
             "prepare",
             key,
-            lambda: self._learn(process, plan, desk, progress),
-            force=self.context.forced("prepare"),
+            label,
+            lambda progress: self._learn(process, plan, place, progress),
+            lambda: None,
         )
-        copy = desk.out / "learned.safetensors"
-        with disk_errors(self.context.store.root):
+        copy = place.out / "learned.safetensors"
+        with disk_errors(place.out):
             shutil.copyfile(self.context.store.tensors_path("prepare", key), copy)
-        return copy, float(learned.facts["peak_memory"])
+        seconds = self.context.timing.get(label, 0.0)
+        return copy, Spent(seconds, float(learned.facts["peak_memory"]))
 
     def _learn(
-        self, process: AttackProcess, plan: AttackPlan, desk: Desk, progress: Progress
+        self, process: AttackProcess, plan: AttackPlan, place: Desk, progress: Progress
     ) -> Artifact:
         prior = plan.channels & PRIOR_CHANNELS
-        self._hand_over(desk.before, self._frame(plan, prior, "prepare"), prior)
-        learned = learn(process, desk.before, desk.out, self.budget, progress)
-        return Artifact(learned.tensors, {"peak_memory": learned.spent.megabytes})
+        self._hand_over(place.before, self._frame(plan, prior, "prepare"), prior)
+        learned = learn(process, place.before, place.out, self.budget, progress)
+        spent = learned.spent
+        facts = {"peak_memory": spent.megabytes, "own_seconds": spent.seconds}
+        return Artifact(learned.tensors, facts)
 
     def _hand_over(self, folder: Path, frame: Frame, channels: frozenset[Channel]) -> None:
         owner = self.owner
         with disk_errors(folder):
-            view(folder, frame, channels, owner.release, owner.splits, self.context.board)
-
-    @contextmanager
-    def _desk(self, label: str) -> Iterator[Desk]:
-        root = self.context.store.root
-        with scratch_folder(root, label.replace(" ", "-")) as base:
-            desk = Desk(base / "before", base / "view", base / "out")
-            for folder in (desk.before, desk.view, desk.out):
-                folder.mkdir()
-            yield desk
-
-    def _prepare_key(self, plan: AttackPlan) -> str:
-        """What preparation depends on: the law of the defense, never the release."""
-        encoding, encoder = self.cell.encoding, self._encoder()
-        return sha256_of(
-            {
-                "stage": "prepare",
-                "splits": self.context.keys.load,
-                "attack": plugin_identity(plan.attack),
-                "channels": sorted(plan.channels),
-                "protocol": self.cell.protocol,
-                "encoder": encoder.model_dump(mode="json") if encoder else None,
-                "defense": plugin_identity(encoding) if encoding else None,
-                "network": self.context.keys.release if plan.channels & NETWORKS else None,
-                "space": plugin_identity(self.cell.space),
-                "seed": self.cell.request.seed,
-                "hardware": [self.cell.device, self.cell.threads],
-            }
-        )
+            stream = self.context.owner_stream
+            view(folder, frame, channels, owner.release, owner.splits, stream)
 
     def _encoder(self) -> Named | None:
         """The encoding defense with its parameters as they turned out."""
@@ -168,6 +150,21 @@ class Attacker:
             megabytes=budget.megabytes,
             threads=budget.threads,
         )
+
+
+def desks() -> Path:
+    """Where attacks work: the system's temporary folder, far from the store."""
+    return Path(tempfile.gettempdir()) / f"encoding-harness-{os.getuid()}"
+
+
+@contextmanager
+def desk(label: str) -> Iterator[Desk]:
+    """Folders for one attack, gone when it is done."""
+    with scratch_folder(desks(), label.replace(" ", "-")) as base:
+        place = Desk(base / "before", base / "view", base / "out")
+        for folder in (place.before, place.view, place.out):
+            folder.mkdir()
+        yield place
 
 
 def _named(resolved: Resolved, parameters: dict[str, float | int | str] | None = None) -> Named:

@@ -65,9 +65,13 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def pack_attacked(found: Reconstruction, peak: Mapping[str, float]) -> Artifact:
+def pack_attacked(found: Reconstruction, peak: Mapping[str, float], seconds: float) -> Artifact:
     """A reconstruction as stored."""
-    facts = {"diagnostics": dict(found.diagnostics), "peak_memory": dict(peak)}
+    facts = {
+        "diagnostics": dict(found.diagnostics),
+        "peak_memory": dict(peak),
+        "own_seconds": seconds,
+    }
     return Artifact(pack(found), facts)
 
 

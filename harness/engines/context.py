@@ -84,12 +84,16 @@ class Context:
         """A stage's artifact: from the store, or made, watched, timed and stored.
 
         `inputs` brings in what `make` will use; other stages run there, outside this one's time.
+        Where the work was another process's, its own clock counts (`own_seconds`).
         """
 
         def making() -> Artifact:
             inputs()
             with self.watched(label) as progress:
-                return make(progress)
+                made = make(progress)
+            if "own_seconds" in made.facts:
+                self.timing[label] = round(made.facts["own_seconds"], 3)
+            return made
 
         artifact, stored = self.store.obtain(stage, key, making, force=self.forced(stage))
         if stored:
@@ -103,7 +107,6 @@ class Context:
             started = time.perf_counter()
             yield progress
             self.timing[label] = round(time.perf_counter() - started, 3)
-            self.peak_memory[label] = _peak_megabytes()
 
 
 @contextmanager
@@ -113,7 +116,7 @@ def plugin_boundary(name: str) -> Iterator[None]:
         yield
     except HarnessError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         where = _last_frame(error)
         raise CellFailed(f"'{name}' raised {type(error).__name__}: {error} ({where})") from error
 
@@ -127,6 +130,7 @@ def _last_frame(error: BaseException) -> str:
     return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
-def _peak_megabytes() -> float:
+def peak_megabytes() -> float:
+    """The most memory this process has held so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / 2**20 if sys.platform == "darwin" else peak / 2**10, 1)

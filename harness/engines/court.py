@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from harness.api import CellFailed, Metric, MetricSpec, Reconstruction, Scene
 from harness.checks import check_judgement
 from harness.engines.attacker import Attacker
@@ -45,8 +47,9 @@ class Court:
     @cached_property
     def metrics(self) -> Mapping[str, tuple[MetricSpec, Metric | str]]:
         """Metrics ready to score, or why they cannot."""
-        splits = self.owner.splits
-        decoys = splits.test.unit().images[: len(splits.private)]
+        splits, targets = self.owner.splits, self.owner.targets
+        others = splits.test.unit().images[: len(splits.private)]
+        decoys = torch.cat([splits.private[targets:].unit().images, others])
         scene = Scene(splits.scale, self.context.device, self.context.assets, decoys)
         return {spec.name: (spec, self._metric(spec, scene)) for spec in self.cell.metrics}
 
@@ -102,7 +105,7 @@ class Court:
         if scores is None:
             return None
         targets = self.owner.targets
-        truth = candidates(self.owner.splits, self.context.board).truth[:targets]
+        truth = candidates(self.owner.splits, self.context.owner_stream).truth[:targets]
         stream = self.stream.stream(use="identification")
         return identification(scores[:targets], truth, stream, plan.attack.name)
 

@@ -5,6 +5,7 @@ Attacks run in processes of their own; everything that holds the truth stays her
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,8 @@ import torch
 
 from harness.api import CellFailed
 from harness.checks import Flag
-from harness.engines.attacker import Attacker
-from harness.engines.context import Context
+from harness.engines.attacker import Attacker, desks
+from harness.engines.context import Context, peak_megabytes
 from harness.engines.court import Court, privacy_of
 from harness.engines.owner import SPLITS, Owner
 from harness.engines.pictures import draw_gallery
@@ -30,14 +31,22 @@ Seal = Callable[[dict[str, Any]], RunRecord]
 
 def run(context: Context, seal: Seal) -> RunRecord:
     """Evaluate one cell and keep its record."""
-    torch.set_num_threads(context.cell.threads)
-    sweep(context.store.root)
+    _make_deterministic(context.cell.threads)
+    for root in (context.store.root, desks()):
+        sweep(root)
     with scratch_folder(context.store.root, "run") as scratch:
         workers = Workers(scratch, context.cell.threads)
         try:
             return Run(context, workers).finish(seal)
         finally:
             workers.close()
+
+
+def _make_deterministic(threads: int) -> None:
+    """Fixed thread count, and the deterministic form of every operation that has one."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 class Run:
@@ -64,11 +73,12 @@ class Run:
         if self._wants("privacy") and self.cell.main:
             values |= self._privacy(self.cell.main)
         record = seal(values | self._frame(values["artifacts"]))
-        root = self.context.store.root
+        records = Records(self.context.store.root)
+        records.save(record)
         with self.context.watched("picture"):
-            draw_gallery(root, record)
+            draw_gallery(records.root, record)
         record = record.model_copy(update={"timing": dict(self.context.timing)})
-        Records(root).save(record, self.context.keys.record)
+        records.save(record, self.context.keys.record)
         return record
 
     def _frame(self, artifacts: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +99,7 @@ class Run:
             "splits": {**sizes, "targets": self.owner.targets},
             "artifacts": stored | artifacts,
             "timing": self.context.timing,
-            "peak_memory": self.context.peak_memory,
+            "peak_memory": {"owner": peak_megabytes(), **self.context.peak_memory},
         }
 
     def _privacy(self, main: AttackPlan) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from harness.api.plugins import Progress
+from harness.api.plugins import Progress, silent
 
 
 class Observer:
@@ -18,10 +18,3 @@ class Observer:
 
     def cached(self, name: str) -> None:
         """A stage was there already."""
-
-    def note(self, text: str) -> None:
-        """Something the user should know."""
-
-
-def silent(done: int, total: int, note: str = "") -> None:
-    """Progress that nobody watches."""

@@ -146,9 +146,7 @@ class Owner:
         """The victim's accuracy beside that of the same victim on unprotected images."""
         plain = self._trained(UNPROTECTED, ReleaseKind.ENCODINGS)
         own = self._trained(self.cell.defenses, self.cell.trained_kind)
-        return own.model_copy(
-            update={"reference_accuracy": plain.accuracy, "reference_interval": plain.interval}
-        )
+        return own.beside(plain)
 
     def _trained(self, defenses: tuple[Resolved, ...], kind: ReleaseKind) -> Utility:
         artifact = self.context.obtain(

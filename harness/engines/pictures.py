@@ -15,6 +15,7 @@ from harness.engines.codec import unpack_release, unpack_splits
 from harness.leaderboard.gallery import Column, choose_targets, gallery, panel
 from harness.record import RunRecord
 from harness.rng import KeyedStream, board_key
+from harness.scoring.nulls import make_nulls
 from harness.scoring.verdict import main_metric
 from harness.store import Artifact, Store
 from harness.store.records import Records
@@ -44,7 +45,25 @@ class Stored:
             released=None if self.released is None else self.released[target].numpy(),
             recovered=self.recovered[target].numpy(),
             score=self.caption(target),
+            guess=self.guesses(torch.tensor([target]))[0].numpy(),
         )
+
+    def guesses(self, targets: Tensor) -> Tensor:
+        """[len(targets), c, h, w]: what the best null says of these targets."""
+        name = main_metric(self.record.privacy)
+        assert name is not None
+        null = self.record.privacy[name].null_name
+        assert null is not None
+        judged = self.splits.private[: len(self.recovered)].unit()
+        stream = KeyedStream(board_key(self.record.request.seed)).stream(stage="judge")
+        nulls = make_nulls(
+            self.splits.public,
+            judged,
+            self.splits.classes,
+            self.splits.scale.mean,
+            stream.stream(use="nulls"),
+        )
+        return nulls.images[null][targets]
 
     @property
     def original(self) -> Tensor:
@@ -112,6 +131,7 @@ def draw_gallery(root: Path, record: RunRecord) -> Path | None:
         stored.recovered[indices].numpy(),
         scores=[stored.caption(index) for _, index in chosen],
         titles=[f"{title}\n#{index}" for title, index in chosen],
+        guess=stored.guesses(indices).numpy(),
         heading=_heading(record),
     )
     return path

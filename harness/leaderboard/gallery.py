@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INK, FAINT, FRAME = "#1d232b", "#67707c", "#c9ced6"
 CELL, GAP = 1.35, 0.1  # inches: one picture, and the space between two
-LEFT, RIGHT, BOTTOM = 1.15, 0.2, 0.42
+LEFT, RIGHT, BOTTOM = 1.45, 0.2, 0.42
 LINE, AIR = 0.17, 0.16  # inches: one line of text, and the space around a block of lines
 LETTER = 0.1
 DPI = 160
@@ -34,7 +34,7 @@ class Column:
     """One target: `original` and `recovered` [c, h, w] in [0,1], `released` of any range.
 
     Images have 1 or 3 channels. What cannot be shown as an image (`released` features, say) is
-    None. `title` stands above, `score` below.
+    None. `guess` is the best null's image. `title` stands above, `score` below.
     """
 
     title: str
@@ -42,6 +42,7 @@ class Column:
     released: Image | None
     recovered: Image | None
     score: str = ""
+    guess: Image | None = None
 
 
 def gallery(
@@ -52,14 +53,17 @@ def gallery(
     *,
     scores: Sequence[str],
     titles: Sequence[str],
+    guess: Image | None = None,
     heading: str = "",
 ) -> None:
     """A PNG with one column per target; image stacks [k, c, h, w] as `Column` wants them.
 
     `titles` stand above the columns, `scores` below the recovered images.
     """
-    shown = [None] * len(original) if released is None else list(released)
-    rows = zip(titles, original, shown, recovered, scores, strict=True)
+    nothing = [None] * len(original)
+    shown = nothing if released is None else list(released)
+    guessed = nothing if guess is None else list(guess)
+    rows = zip(titles, original, shown, recovered, scores, guessed, strict=True)
     panel(path, [Column(*row) for row in rows], heading)
 
 
@@ -125,6 +129,7 @@ def _rows(columns: Sequence[Column]) -> list[tuple[str, str]]:
     rows = [
         ("original", "original"),
         ("released\n(rescaled)", "released"),
+        ("guessed without\nthe release", "guess"),
         ("recovered", "recovered"),
     ]
     return [row for row in rows if any(getattr(c, row[1]) is not None for c in columns)]

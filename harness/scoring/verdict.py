@@ -43,23 +43,23 @@ def _sentence(name: str, score: MetricScore) -> str:
     null = f"the best null ({_plain(score.null_name)}, {_number(score, score.null)})"
     if score.gain_ci is None:
         return (
-            f"Too few targets ({score.n}) for an interval: the gain of {_gain(name, score)} over "
-            f"{null} may be chance."
+            f"Too few targets ({score.n}) for an interval: the gain of "
+            f"{_gain(name, score, signed=True)} over {null} may be chance."
         )
     low, high = (_number(score, bound, signed=True) for bound in score.gain_ci)
     interval = f"95% interval {low} to {high}"
-    if score.gain_ci[0] > 0 and score.unit == "dB" and score.gain_ci[1] < GUESSWORK_DB:
+    if guesswork(score):
         return (
             f"Hardly anything is shown to leak: {_gain(name, score)} over {null}, {interval}, is "
             "no more than a better guess without the release may reach; a stronger attack may do "
             "better."
         )
-    if score.gain_ci[0] > 0:
+    if direction(score) > 0:
         return (
             f"The release leaks: reconstructions are {_gain(name, score)} closer to the private "
             f"images than {null}, {interval}; {_worst(score)}."
         )
-    if score.gain_ci[1] < 0:
+    if direction(score) < 0:
         return (
             f"This attack does worse than guessing, {_gain(name, score)} behind {null}, "
             f"{interval}, so it says nothing about the defense."
@@ -68,6 +68,20 @@ def _sentence(name: str, score: MetricScore) -> str:
         f"No gain shown over {null}: {_gain(name, score, signed=True)}, {interval}; a stronger "
         f"attack may do better, and {_worst(score)}."
     )
+
+
+def direction(score: MetricScore) -> int:
+    """1 where a gain is shown and is more than guesswork, -1 where a loss is shown, else 0."""
+    if score.gain_ci is None or guesswork(score):
+        return 0
+    return int(score.gain_ci[0] > 0) - int(score.gain_ci[1] < 0)
+
+
+def guesswork(score: MetricScore) -> bool:
+    """Whether a gain is shown, but one that cleverer guessing might reach."""
+    if score.gain_ci is None or score.unit != "dB":
+        return False
+    return score.gain_ci[0] > 0 and score.gain_ci[1] < GUESSWORK_DB
 
 
 def _plain(name: str | None) -> str:

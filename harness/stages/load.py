@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.api import Collection, IntegrityError, Samples, Splits, Stream, UsageError
@@ -143,7 +143,8 @@ def load(
     `public.train`, resized (antialiased bilinear) and converted to the private images' channels.
     Their labels are kept where the classes are the same, else drawn at random: labels of other
     classes must mislead nobody. Test images come from `collection.test`. An image that occurs
-    twice stays on the private side. Each split has an order of its own, drawn from `stream`.
+    twice stays on the private side. A private split that may be smaller takes half of the pool
+    at most. Each split has an order of its own, drawn from `stream`.
 
     Raises UsageError when a split asks for more than there is, IntegrityError when splits meet.
     """
@@ -153,10 +154,17 @@ def load(
         spare = name in sizes.at_most
         return _draw(name, samples, getattr(sizes, name), stream, taken, adapt=adapt, at_most=spare)
 
+    if public is None and "private" in sizes.at_most:
+        half = max(1, len(collection.train) // 2)
+        sizes = replace(sizes, private=min(sizes.private, half))
     private = draw("private", collection.train, set())
     taken = set(_contents(private.images))
     pool = collection.train if public is None else public.train
     others = draw("public", pool, taken, lambda samples: _adapted(samples, private.images))
+    if sizes.public and not len(others):
+        raise UsageError(
+            f"{len(private)} private images leave none for the public pool; ask for fewer."
+        )
     test = draw("test", collection.test, taken | set(_contents(others.images)))
     _check_disjoint([("private", private), ("public", others), ("test", test)])
     if public is not None and public.classes != collection.classes:

@@ -23,6 +23,7 @@ from harness.api import (
     UsageError,
     Victim,
 )
+from harness.api.plugins import silent
 from harness.stages.encoding import Rounds, encode_rounds, plain_round
 from harness.stages.inference import correct, outputs
 from harness.stages.stack import Stack
@@ -35,7 +36,6 @@ from harness.stages.training import (
     objective,
     protect,
     seeded,
-    silent,
     spans,
 )
 

@@ -17,9 +17,10 @@ from harness.api import (
     Stream,
     Victim,
 )
+from harness.api.plugins import silent
 from harness.rng import KeyedStream
 from harness.stages.stack import Stack
-from harness.stages.training import cut_at, fit, fresh, seeded, silent
+from harness.stages.training import cut_at, fit, fresh, seeded
 
 OWNER_MODEL = "owner_model."
 """Prefix, among a release's secrets, of the model that the owner trained inside."""

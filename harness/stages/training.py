@@ -17,13 +17,10 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import CellFailed, Progress, Recipe, Stream, UsageError, Victim
 from harness.api.errors import nearest
+from harness.api.plugins import silent
 from harness.stages.stack import Stack
 
 Batch = tuple[Tensor, Tensor]
-
-
-def silent(done: int, total: int, note: str = "") -> None:
-    """A `Progress` that tells nobody."""
 
 
 @contextmanager

@@ -34,7 +34,6 @@ class Utility(BaseModel):
     chance: float
     """Of always naming the class most frequent in the test set."""
     n: int
-    training_seconds: float | None = None
     reference_accuracy: float | None = None
     """Of the same victim trained on the unprotected release."""
     reference_interval: tuple[float, float] | None = None
@@ -57,7 +56,6 @@ def utility(
     device: torch.device,
     *,
     embed: Callable[[Tensor], Tensor] | None = None,
-    seconds: float | None = None,
 ) -> Utility:
     """What `model`, on `device` and in evaluation mode, makes of the test images.
 
@@ -76,7 +74,6 @@ def utility(
         accuracy_bn_recomputed=_recomputed_accuracy(model, test, splits, device, embed),
         chance=test.labels.bincount().max().item() / len(test),
         n=len(test),
-        training_seconds=seconds,
     )
 
 

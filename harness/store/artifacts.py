@@ -12,12 +12,12 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.errors import IntegrityError
+from harness.api.errors import IntegrityError, StoreError
 from harness.store.paths import disk_errors, scratch_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class Store:
         """
         force = force and (stage, key) not in self._fresh
         if not force and self.has(stage, key):
-            return self.read(stage, key), True
+            with suppress(StoreError, IntegrityError):  # replaced or pruned meanwhile, perhaps
+                return self.read(stage, key), True
         before = self._written(stage, key)
         with self.lock(f"{stage}-{key}"):
             if self.has(stage, key) and (not force or self._written(stage, key) != before):

@@ -127,7 +127,7 @@ class AttackProcess:
         self._peak = max(self._peak, used)
         if used > budget.megabytes:
             raise CellFailed(
-                self._with_log(f"the attack used {used:.0f} MB; its limit is {budget.megabytes} MB")
+                self._with_log(f"the attack used more than its limit of {budget.megabytes} MB")
             )
 
     def _family(self) -> list[psutil.Process]:

@@ -69,7 +69,9 @@ def test_worse_than_guessing_says_nothing_about_the_defense():
 
 def test_one_target_has_no_interval():
     text = verdict({"snr_db": score(30, 0, 0, gain_ci=None, n=1)})
-    assert text.startswith("Too few targets (1) for an interval: the gain of 30.00 dB")
+    assert text.startswith("Too few targets (1) for an interval: the gain of +30.00 dB")
+    loss = verdict({"snr_db": score(-0.29, 0, 0, gain_ci=None, n=1)})
+    assert "the gain of -0.29 dB" in loss
 
 
 def test_nothing_scored():

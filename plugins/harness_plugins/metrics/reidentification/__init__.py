@@ -11,7 +11,7 @@ def harness_metrics() -> list[MetricSpec]:
             name="reidentification",
             version="1",
             summary="how often the image nearest to a reconstruction is the true one, among the "
-            "private images and as many public decoys",
+            "private images and as many decoys",
             reference="nearest neighbour by mean squared error",
             factory="harness_plugins.metrics.reidentification.nearest:Reidentification",
             formula="1 where ‖x̂−x‖ < ‖x̂−x'‖ for every other private image or decoy x', else 0",

@@ -15,13 +15,12 @@ class Reidentification(Metric):
     """1 where the true image is strictly the nearest to its reconstruction, 0 elsewhere."""
 
     def chance(self, count: int) -> float:
-        """How often a guess among `count` private images and their decoys is right."""
-        return 1 / (count + min(count, len(self.scene.decoys)))
+        """How often a guess among `count` targets and the decoys is right."""
+        return 1 / (count + len(self.scene.decoys))
 
     def score(self, images: Tensor, truth: Tensor) -> Tensor:
         """[n] of 0 and 1. A tie counts as wrong: the attacker cannot tell which it is."""
-        decoys = self.scene.decoys[: len(truth)].to(truth)
-        gallery = torch.cat([truth, decoys]).flatten(1)
+        gallery = torch.cat([truth, self.scene.decoys.to(truth)]).flatten(1)
         centre = gallery.mean(0)  # distances stay, rounding shrinks
         gallery = gallery - centre
         energy = gallery.square().sum(1)
