@@ -175,7 +175,7 @@ def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -
     if idle:
         return idle
     grants = cell.threat_model.grants
-    readable = [needs for needs in attack.spec.needs if release_kind(needs) in kinds]
+    readable = _readable(cell, attack, kinds)
     if not readable:
         return _unreadable(cell, attack, kinds)
     for needs in readable:
@@ -183,6 +183,19 @@ def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -
         if needs <= grants & CARRIED[kind]:
             return AttackPlan(attack, kind, needs | (attack.spec.optional & grants & CARRIED[kind]))
     return _missing(attack.spec, readable, cell.threat_model)
+
+
+def _readable(
+    cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]
+) -> list[frozenset[Channel]]:
+    """The attack's alternatives among these kinds, in its own order of preference.
+
+    A defense that acts after the encoding puts what it guards first.
+    """
+    found = [needs for needs in attack.spec.needs if release_kind(needs) in kinds]
+    if all(defense.spec.stage is Stage.ENCODING for defense in cell.defenses):
+        return found
+    return sorted(found, key=lambda needs: kinds.index(release_kind(needs)))
 
 
 def _idle(cell: Cell, kinds: tuple[ReleaseKind, ...]) -> str | None:

@@ -161,3 +161,49 @@ def test_metrics_left_out_say_why(planned):
 def test_planning_is_pure(planned):
     asked = {"defense": "singmix[tau=1e-3]", "attack": "flexible", "seed": 3}
     assert planned(**asked) == planned(**asked)
+
+
+@pytest.mark.parametrize(
+    ("stack", "attack", "kind"),
+    [
+        ("singmix", "linear", ReleaseKind.ENCODINGS),
+        ("guard-training", "linear", ReleaseKind.FEATURES),
+        ("guard-training+singmix", "unet", ReleaseKind.FEATURES),
+        ("guard-gradient", "flexible", ReleaseKind.GRADIENTS),
+        ("guard-gradient", "nearest", ReleaseKind.FEATURES),
+    ],
+)
+def test_what_is_attacked_is_a_release_in_which_every_defense_has_a_part(
+    planned, stack, attack, kind
+):
+    cell = planned(defense=stack, attack=attack, threat_model="everything")
+    assert (cell.reason, cell.kind) == (None, kind)
+
+
+def test_an_attack_on_encodings_says_nothing_of_a_gradient_defense(planned):
+    cell = planned(defense="guard-gradient", attack="identity")
+    assert cell.main is None
+    assert cell.reason == (
+        "'identity' reads encodings; what is released under 'guard-gradient' here is "
+        "gradients or features"
+    )
+
+
+def test_the_kind_can_be_asked_for(planned):
+    assert planned(defense="none", attack="linear", release="features").kind is ReleaseKind.FEATURES
+    cell = planned(defense="guard-training", attack="linear", release="encodings")
+    assert cell.reason == (
+        "'guard-training' has no part in encodings: they leave before anything is trained"
+    )
+
+
+def test_companions_read_the_same_kind_by_another_alternative(planned):
+    cell = planned(defense="guard-training", attack="linear")
+    assert "nearest" in {plan.attack.name for plan in cell.companions}
+    assert {plan.kind for plan in cell.companions} == {ReleaseKind.FEATURES}
+
+
+def test_channels_that_a_kind_does_not_have_are_not_promised(planned):
+    cell = planned(defense="none", attack="unet", release="features", threat_model="everything")
+    assert Channel.LABELS not in cell.main.channels
+    assert cell.main.channels >= {Channel.FEATURES, Channel.FEATURE_ENCODER, Channel.PUBLIC}
