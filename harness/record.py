@@ -88,11 +88,7 @@ class RunRecord(BaseModel):
 
     def fingerprint(self) -> str:
         """The id: a hash of everything that is not volatile."""
-        values = self.canonical()
-        asked = {k: v for k, v in values["request"].items() if k not in ("device", "threads")}
-        stable = {k: v for k, v in values.items() if k not in VOLATILE}
-        hashes = {name: stored["sha256"] for name, stored in values["artifacts"].items()}
-        return sha256_of({**stable, "request": asked, "artifacts": hashes})
+        return fingerprint(self.canonical())
 
     def sealed(self) -> RunRecord:
         """The same record with its id."""
@@ -101,6 +97,14 @@ class RunRecord(BaseModel):
     def json_text(self) -> str:
         """Canonical JSON, one line."""
         return canonical_json(self.canonical())
+
+
+def fingerprint(values: dict[str, Any]) -> str:
+    """The id that a record's JSON values should have, whichever version wrote them."""
+    asked = {k: v for k, v in values["request"].items() if k not in ("device", "threads")}
+    stable = {k: v for k, v in values.items() if k not in VOLATILE}
+    hashes = {name: stored["sha256"] for name, stored in values["artifacts"].items()}
+    return sha256_of({**stable, "request": asked, "artifacts": hashes})
 
 
 def parse_record(values: dict[str, Any]) -> RunRecord:

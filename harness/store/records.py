@@ -50,15 +50,16 @@ class Records:
         """Read a record and check it against its id."""
         from pydantic import ValidationError
 
-        from harness.record import parse_record
+        from harness.record import fingerprint, parse_record
 
         with disk_errors(path):
             data = path.read_bytes()
         try:
-            record = parse_record(json.loads(data))
-        except (ValueError, ValidationError, TypeError, AttributeError) as error:
+            values = json.loads(data)
+            record, identity = parse_record(values), fingerprint(values)
+        except (ValueError, ValidationError, TypeError, AttributeError, KeyError) as error:
             raise self._broken(path, f"is not a record: {_first_line(error)}") from None
-        if record.fingerprint() != record.id or self._misnamed(path, record):
+        if identity != record.id or self._misnamed(path, record):
             raise self._broken(path, "has been changed: its contents do not match its id")
         return record
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.api import IntegrityError, UsageError
-from harness.record import RunRecord, Stored, Used, parse_record
+from harness.record import RunRecord, Stored, Used, fingerprint, parse_record
 from harness.request import make_request
 from harness.scoring.summary import MetricScore
 from harness.store.records import Records
@@ -142,3 +142,18 @@ def test_a_cell_is_answered_by_its_own_record_alone(tmp_path: Path) -> None:
         records.answer("cell")
     records.path(record.id).unlink()
     assert records.answer("cell") is None
+
+
+def test_a_record_from_before_an_option_existed_is_still_genuine(tmp_path: Path) -> None:
+    values = made().canonical()
+    del values["request"]["release"]
+    values["id"] = fingerprint(values)
+    records = Records(tmp_path)
+    path = records.path(values["id"])
+    path.parent.mkdir()
+    path.write_text(json.dumps(values), encoding="utf-8")
+    assert records.find(values["id"][:8]).request.release is None
+    values["verdict"] = "all is well"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(IntegrityError, match="has been changed"):
+        records.load(path)
