@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
+from secrets import token_hex
 
 from harness.api.errors import StoreError
 
@@ -86,15 +87,15 @@ def sweep(root: Path) -> None:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file that is either wholly there or not at all."""
+    part = path.with_name(f".{path.name}-{os.getpid()}-{token_hex(4)}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with part.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).replace(path)
+            part.replace(path)
         except OSError:
-            Path(name).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise

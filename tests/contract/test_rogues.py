@@ -1,10 +1,13 @@
 """Plugins that misbehave while they run: a record says how, and nothing else suffers."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from strangers import SMALL, Machine, install
+
+from harness.rng import board_key, owner_key
 
 ROGUES = Path(__file__).with_name("rogues")
 STRIPES = (*SMALL, "--dataset", "stripes")
@@ -27,7 +30,7 @@ FAILING = {
     "raises": "RuntimeError: a rogue's own words",
     "exits": "the attack's process ended with exit code 7",
     "dies": "the attack's process was killed by SIGKILL",
-    "hoards": "MB; its limit is 1000 MB",
+    "hoards": "the attack used more than its limit of 1000 MB",
     "misshapes": "attack 'misshapes' returned images of shape (12, 144); wanted (m, 1, 12, 12)",
     "returns-nan": "attack 'returns-nan' returned NaN or infinite values in 12 of 12 images",
     "crowds": "attack 'crowds' returned 24 reconstructions of 12 private images",
@@ -42,6 +45,13 @@ SPOILT = {
     "encodes-nan": "defense 'encodes-nan' returned images that are not all finite",
 }
 LIMITS = ("--megabytes", "1000")
+SEED, SECRET = 3, b"an owner's own key, of 31 bytes"
+FRAME = {
+    *("attack", "granted", "threat_model", "mean", "std", "shape", "input_shape", "classes"),
+    *("n_private", "encoder", "victim", "protocol", "key"),
+    *("device", "seconds", "megabytes", "threads"),
+}
+"""What a view may say besides tensors: whatever is new here has to be thought about."""
 CELLS = {
     **{name: cell("none", name, *LIMITS) for name in FAILING},
     **{name: cell(name, "identity") for name in SPOILT},
@@ -49,6 +59,7 @@ CELLS = {
     "greedy": cell("encodes-nan", "greedy"),
     "prints": cell("none", "prints"),
     "checks-gradients": cell("none", "checks-gradients", "--targets", "4"),
+    "digs": cell("singmix", "digs", "--seed", str(SEED)),
     "on paper": [o for o in cell("none", "exits", *LIMITS) if o != "--json"],
 }
 
@@ -64,8 +75,12 @@ def rogue_machine(example, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ran(rogue_machine):
-    return dict(zip(CELLS, rogue_machine.series(list(CELLS.values())), strict=True))
+def ran(rogue_machine, tmp_path_factory):
+    path = tmp_path_factory.mktemp("owner") / "key"
+    path.write_bytes(SECRET)
+    keyed = [*CELLS["digs"], "--owner-key", str(path)]
+    commands = {**CELLS, "digs under a key": keyed}
+    return dict(zip(commands, rogue_machine.series(list(commands.values())), strict=True))
 
 
 @pytest.mark.parametrize("name", [*FAILING, *SPOILT])
@@ -128,6 +143,58 @@ def test_the_model_an_attacker_gets_is_the_one_its_gradients_were_taken_at(ran):
     record = ran["checks-gradients"].json
     assert record["diagnostics"]["gradient_error"] < 1e-4
     assert record["channels_used"] == ["batch_labels", "gradients", "model"]
+
+
+# -- what lies around where an attack works ------------------------------------------------------
+
+
+@pytest.fixture(params=["digs", "digs under a key"])
+def dug(request, ran):
+    """What an attack saw that looked for more than it was given, by what it was asked to do."""
+    record = ran[request.param].json
+    assert set(record["channels_used"]) == {"encodings", "weights", "sources", "n_private"}
+    return json.loads(record["error"].removeprefix("RuntimeError: "))
+
+
+def test_it_finds_the_files_of_its_needs_and_no_others(dug):
+    assert dug["prepare"]["files"] == ["view.json"]
+    assert dug["reconstruct"]["files"] == [
+        *("encodings.safetensors", "sources.safetensors", "view.json", "weights.safetensors"),
+    ]
+
+
+def test_it_finds_nothing_beside_them_but_what_it_has_learned(dug):
+    """While it prepares there is no release anywhere yet."""
+    assert dug["prepare"]["beside"] == ["before/view.json"]
+    own = [f"view/{name}" for name in dug["reconstruct"]["files"]]
+    learned = {"before/view.json", "out/learned.safetensors", "out/prepared.safetensors"}
+    assert set(dug["reconstruct"]["beside"]) - learned == set(own)
+
+
+def test_the_frame_has_no_room_for_a_secret(dug):
+    for seen in dug.values():
+        assert set(seen["frame"]) == FRAME
+        assert seen["frame"]["attack"] == {"name": "digs", "config": {}}
+        assert seen["frame"]["encoder"] is seen["frame"]["victim"] is None
+        assert {type(value) for value in seen["frame"]["protocol"].values()} <= {int, str}
+    assert dug["prepare"]["frame"]["n_private"] is None
+    assert dug["reconstruct"]["frame"]["n_private"] == 12
+
+
+def test_its_key_is_its_own_each_time_and_none_of_the_owners(dug):
+    keys = {seen["frame"]["key"] for seen in dug.values()}
+    owners = [owner_key(SEED, None), owner_key(SEED, SECRET), board_key(SEED)]
+    assert len(keys) == 2
+    assert not keys & {key.hex() for key in owners}
+    assert not any(key.hex() in json.dumps(dug) for key in owners)
+    assert not any(text in json.dumps(dug) for text in (SECRET.hex(), SECRET.decode()))
+
+
+def test_nothing_around_it_leads_to_the_cache(dug, rogue_machine):
+    for seen in dug.values():
+        assert not [name for name in seen["environment"] if name.startswith("HARNESS_")]
+        found = {part: json.dumps(part_of) for part, part_of in seen.items()}
+        assert [part for part, text in found.items() if str(rogue_machine.cache) in text] == []
 
 
 def test_nothing_is_left_behind(rogue_machine, ran):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from harness.api import UsageError
+from harness.cli.evaluate import REQUEST_OPTIONS
 from harness.request import SIZES, Request, make_request, read_config
 
 pytestmark = pytest.mark.core
+
+DEPENDS = {"by preset", "by stack and attack", "all", "all cores"}
+"""What a help text says of a default that the model leaves open."""
 
 
 def test_nothing_asked_is_the_default_job() -> None:
@@ -67,3 +74,27 @@ def test_a_file_holds_options_and_nothing_else(tmp_path: Path, name: str) -> Non
     path.write_text(f'{name} = "x"\n')
     with pytest.raises(UsageError, match=f"Unknown option '{name}' in .*cell.toml"):
         read_config(path)
+
+
+def test_the_command_line_and_the_model_have_the_same_options() -> None:
+    assert list(REQUEST_OPTIONS) == list(Request.model_fields)
+
+
+def choices(name: str) -> set[str]:
+    """The values that the model allows for an option; empty if it is free."""
+    schema: dict[str, Any] = Request.model_json_schema()["properties"][name]
+    return {value for part in (schema, *schema.get("anyOf", ())) for value in part.get("enum", ())}
+
+
+@pytest.mark.parametrize("name", REQUEST_OPTIONS)
+def test_the_command_line_offers_what_the_model_allows(name: str) -> None:
+    kind, _ = REQUEST_OPTIONS[name]
+    offered = set(kind.choices) if isinstance(kind, click.Choice) else set()
+    assert offered == choices(name)
+
+
+@pytest.mark.parametrize("name", REQUEST_OPTIONS)
+def test_the_default_in_a_help_text_is_the_models(name: str) -> None:
+    written = re.findall(r"\[default: (.+)\]$", REQUEST_OPTIONS[name][1])
+    default = Request.model_fields[name].default
+    assert set(written) <= DEPENDS if default is None else written == [str(default)]

@@ -1,10 +1,11 @@
-"""Plugins that are well declared and behave badly, and two that pry."""
+"""Plugins that are well declared and behave badly, and some that pry."""
 
 from harness.api import AttackSpec, Channel, DefenseSpec, Stage, hookimpl
 
 PRYING = {
     "peeks": (frozenset({Channel.ENCODINGS}),),
     "greedy": (frozenset({Channel.ENCODINGS, Channel.CANDIDATES}),),
+    "digs": (frozenset({Channel.ENCODINGS, Channel.WEIGHTS, Channel.SOURCES, Channel.N_PRIVATE}),),
     "checks-gradients": (frozenset({Channel.GRADIENTS, Channel.MODEL, Channel.BATCH_LABELS}),),
 }
 ROGUES = (

@@ -1,10 +1,13 @@
 """What the rogues do."""
 
+import inspect
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -96,6 +99,36 @@ class Peeks(Rogue):
 
 class Greedy(Rogue):
     pass
+
+
+class Digs(Attack):
+    """Looks up the interpreter's stack for where its view came from, and tells what it saw."""
+
+    def prepare(self, view, budget, progress):
+        """What was seen before the release, as bytes."""
+        return {"seen": torch.tensor(list(json.dumps(surroundings()).encode()), dtype=torch.uint8)}
+
+    def reconstruct(self, view, prepared, budget, progress):
+        """An error whose message is all that was seen, both times."""
+        before = json.loads(bytes(prepared["seen"].tolist()))
+        raise RuntimeError(json.dumps({"prepare": before, "reconstruct": surroundings()}))
+
+
+def surroundings():
+    """Everything about where this process works that a plugin gets at without leaving it."""
+    variables = [frame.frame.f_locals for frame in inspect.stack()]
+    (folder,) = {named["folder"] for named in variables if "folder" in named}
+    texts = [v for named in variables for v in named.values() if isinstance(v, (str, Path, dict))]
+    beside = [path for path in folder.parent.rglob("*") if path.is_file()]
+    return {
+        "jobs": [named["job"] for named in variables if "job" in named],
+        "files": sorted(path.name for path in folder.iterdir()),
+        "beside": sorted(str(path.relative_to(folder.parent)) for path in beside),
+        "frame": json.loads((folder / "view.json").read_text()),
+        "argv": sys.argv,
+        "environment": dict(os.environ),
+        "paths": [str(text) for text in texts] + [str(folder), str(Path.cwd()), *sys.path],
+    }
 
 
 class ChecksGradients(Attack):
