@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
@@ -227,9 +227,14 @@ def _needs_fault(spec: Spec) -> str | None:
     return None
 
 
+@cache
+def _label(distribution: Distribution | None) -> tuple[str, str]:
+    """A distribution's name and version; asking it parses its metadata every time."""
+    return (distribution.name, distribution.version) if distribution else ("unknown", "unknown")
+
+
 def _origin(point: EntryPoint) -> Origin:
-    name = point.dist.name if point.dist else "unknown"
-    version = point.dist.version if point.dist else "unknown"
+    name, version = _label(point.dist)
     return Origin(name, version, point.name, point.module)
 
 

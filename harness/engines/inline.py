@@ -58,8 +58,10 @@ class Run:
         self.owner = Owner(context)
         self.attacker = Attacker(context, self.owner, workers)
         self.court = Court(context, self.owner, self.attacker)
-        main = self.cell.main
-        if main and self._wants("privacy") and not self.attacker.stored(main):
+        if self._wants("privacy"):
+            plans = [plan for plan in (self.cell.main, *self.cell.companions) if plan]
+            workers.expected = sum(not self.attacker.stored(plan) for plan in plans)
+        if workers.expected:
             workers.warm()
 
     def _wants(self, half: str) -> bool:

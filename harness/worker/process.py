@@ -168,18 +168,20 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 class Workers:
-    """Attack processes, with one started ahead while other stages still compute."""
+    """Attack processes; while more are `expected`, one is started ahead of its time."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._folder = folder
         self._threads = threads
         self._spare: AttackProcess | None = None
         self._count = 0
+        self.expected = 0
 
     def warm(self) -> None:
         """Start the next process now, so that importing torch costs nobody a wait."""
         if self._spare is None:
             self._count += 1
+            self.expected -= 1
             log = self._folder / f"worker-{self._count}.log"
             self._spare = AttackProcess(log, self._threads)
 
@@ -188,6 +190,8 @@ class Workers:
         self.warm()
         taken, self._spare = self._spare, None
         assert taken is not None
+        if self.expected > 0:
+            self.warm()
         return taken
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,29 +116,27 @@ def test_show_asks_for_more_of_an_ambiguous_id(cache: Path, records: list[dict[s
     assert "is the beginning of 2 records" in complaint(harness("show", "", cache=cache), 2)
 
 
-def test_cache_info_counts_what_prune_drops(tmp_path: Path) -> None:
-    kept = record(*PRIVACY, cache=tmp_path)
-    facts = json.loads(succeed("cache", "info", "--json", cache=tmp_path))
-    assert facts["root"] == str(tmp_path)
-    assert facts["records"] == 1
+def test_cache_info_counts_what_prune_drops_and_it_is_made_again_to_the_bit(
+    tmp_path: Path, cache: Path, records: list[dict[str, Any]]
+) -> None:
+    root = shutil.copytree(cache, tmp_path / "copy")
+    facts = json.loads(succeed("cache", "info", "--json", cache=root))
+    assert (facts["root"], facts["records"]) == (str(root), len(records))
     assert {"load", "release", "attack", "judge"} <= facts["artifacts"].keys()
     held = sum(count for count, _ in facts["artifacts"].values())
-    assert json.loads(succeed("cache", "prune", "--json", cache=tmp_path))["artifacts"] == 0
-    pruned = json.loads(succeed("cache", "prune", "--all", "--json", cache=tmp_path))
+    assert json.loads(succeed("cache", "prune", "--json", cache=root))["artifacts"] == 0
+    pruned = json.loads(succeed("cache", "prune", "--all", "--json", cache=root))
     assert pruned["artifacts"] == held
-    assert json.loads(succeed("cache", "info", "--json", cache=tmp_path))["artifacts"] == {}
-    assert json.loads(succeed("show", kept["id"], "--json", cache=tmp_path)) == kept
-    assert record(*PRIVACY, cache=tmp_path) == kept
-    panel = harness("show", kept["id"], "--panel", str(tmp_path / "p.png"), cache=tmp_path)
+    assert json.loads(succeed("cache", "info", "--json", cache=root))["artifacts"] == {}
+    kept = records[0]
+    assert json.loads(succeed("show", kept["id"], "--json", cache=root)) == kept
+    command = (*PRIVACY, "--defense", f"singmix[tau={TAUS[0]}]")
+    assert record(*command, cache=root) == kept
+    panel = harness("show", kept["id"], "--panel", str(tmp_path / "p.png"), cache=root)
     assert panel.returncode == 2
     assert "run its evaluation again" in panel.stderr
-
-
-def test_what_was_pruned_is_made_again_to_the_bit(
-    tmp_path: Path, records: list[dict[str, Any]]
-) -> None:
-    again = record(*PRIVACY, "--defense", f"singmix[tau={TAUS[0]}]", cache=tmp_path)
-    assert again["artifacts"] == records[0]["artifacts"]
+    shutil.rmtree(root / "cells")
+    assert record(*command, cache=root)["artifacts"] == kept["artifacts"]
 
 
 def test_verify_finds_nothing_in_a_good_cache(cache: Path, records: list[dict[str, Any]]) -> None:

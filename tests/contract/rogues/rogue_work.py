@@ -118,7 +118,7 @@ def surroundings():
     """Everything about where this process works that a plugin gets at without leaving it."""
     variables = [frame.frame.f_locals for frame in inspect.stack()]
     (folder,) = {named["folder"] for named in variables if "folder" in named}
-    texts = [v for named in variables for v in named.values() if isinstance(v, (str, Path, dict))]
+    texts = [v for named in variables for v in named.values() if isinstance(v, (str, Path))]
     beside = [path for path in folder.parent.rglob("*") if path.is_file()]
     return {
         "jobs": [named["job"] for named in variables if "job" in named],
@@ -126,7 +126,7 @@ def surroundings():
         "beside": sorted(str(path.relative_to(folder.parent)) for path in beside),
         "frame": json.loads((folder / "view.json").read_text()),
         "argv": sys.argv,
-        "environment": dict(os.environ),
+        "environment": sorted(os.environ),
         "paths": [str(text) for text in texts] + [str(folder), str(Path.cwd()), *sys.path],
     }
 
