@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.api import Budget, Channel, Progress
@@ -76,8 +76,15 @@ class Attacker:
             prepared, learning = self._prepared(process, plan, place)
             frame = self._frame(plan, plan.channels, "reconstruct")
             self._hand_over(place.view, frame, plan.channels)
-            left = replace(self.budget, seconds=self.budget.seconds - learning.seconds)
-            done = attack(process, place.view, place.out, prepared, left, progress)
+            done = attack(
+                process,
+                place.view,
+                place.out,
+                prepared,
+                self.budget,
+                progress,
+                spent=learning.seconds,
+            )
         peak = max(done.spent.megabytes, learning.megabytes)
         return pack_attacked(done.reconstruction, {label: peak}, done.spent.seconds)
 

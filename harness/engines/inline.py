@@ -34,7 +34,7 @@ def run(context: Context, seal: Seal) -> RunRecord:
     _make_deterministic(context.cell.threads)
     for root in (context.store.root, desks()):
         sweep(root)
-    with scratch_folder(context.store.root, "run") as scratch:
+    with scratch_folder(desks(), "run") as scratch:
         workers = Workers(scratch, context.cell.threads)
         try:
             return Run(context, workers).finish(seal)
@@ -46,7 +46,7 @@ def _make_deterministic(threads: int) -> None:
     """Fixed thread count, and the deterministic form of every operation that has one."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")
 
 
 class Run:

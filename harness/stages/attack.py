@@ -48,18 +48,20 @@ def attack(
     prepared: Path,
     budget: Budget,
     progress: Progress,
+    *,
+    spent: float = 0.0,
 ) -> Attacked:
-    """Let the attack at the release, given what it has prepared."""
+    """Let the attack at the release, given what it has prepared in `spent` seconds."""
     job = {
         "action": "reconstruct",
         "view": str(view),
         "out": str(out),
         "prepared": str(prepared),
     }
-    spent = process.ask(job, budget, progress)
+    taken = process.ask(job, budget, progress, spent=spent)
     diagnostics = json.loads((out / "diagnostics.json").read_text(encoding="utf-8"))
     found = unpack(_tensors(out / "reconstruction.safetensors"), diagnostics)
-    return Attacked(found, spent)
+    return Attacked(found, taken)
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

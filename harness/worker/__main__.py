@@ -28,7 +28,7 @@ def main() -> None:
     jobs = _listen(_keep_stdin())
     import torch
 
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")
     _send(replies, ready=True)
     while (job := jobs.get()) is not None:
         _serve(job, replies)

@@ -80,15 +80,21 @@ class AttackProcess:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
 
-    def ask(self, job: Mapping[str, Any], budget: Budget, progress: Progress) -> Spent:
-        """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails."""
+    def ask(
+        self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
+    ) -> Spent:
+        """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails.
+
+        `spent` seconds of the budget are gone already.
+        """
         self._write(job)
-        deadline = time.monotonic() + budget.seconds + (0 if self._ready else START_SECONDS)
+        left = budget.seconds - spent
+        deadline = time.monotonic() + left + (0 if self._ready else START_SECONDS)
         while True:
             for message in self._messages():
                 if "ready" in message:
                     self._ready = True
-                    deadline = time.monotonic() + budget.seconds
+                    deadline = time.monotonic() + left
                 elif "progress" in message:
                     progress(*message["progress"])
                 elif "error" in message:
