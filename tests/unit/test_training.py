@@ -192,7 +192,8 @@ def test_a_dataset_with_one_image_too_many_trains_through_batchnorm():
     images = torch.rand(1, 9, 1, 5, 5)
     model = fresh(tiny(), (1, 5, 5), 10, BOARD, device=CPU)
     labels = torch.eye(10)[:9][None]
-    fit(model, images, labels, tiny().config, BOARD, device=CPU)
+    fitted = fit(model, images, labels, tiny().config, BOARD, device=CPU)
+    assert all(value.isfinite().all() for value in fitted.state_dict().values())
 
 
 def test_epoch_e_reads_round_e_mod_t():
