@@ -57,7 +57,7 @@ def _heading(record: RunRecord) -> str:
 
 def _term(name: str, config: dict[str, object], resolved: dict[str, float | int | str]) -> str:
     shown = {key: value for key, value in config.items() if value is not None} | resolved
-    inside = ", ".join(f"{key}={_short(value)}" for key, value in shown.items())
+    inside = ", ".join(f"{key}={_short(value)}" for key, value in sorted(shown.items()))
     return f"{name}[{inside}]" if inside else name
 
 
