@@ -147,6 +147,8 @@ def _check_stack(defenses: tuple[Resolved, ...], selections: tuple[Selection, ..
 
 
 def _with_attacks(cell: Cell, registry: Registry) -> Cell:
+    if cell.request.only == "utility":
+        return cell
     chosen = _attack_plan(cell, cell.attack, _kinds(cell))
     if isinstance(chosen, str):
         return replace(cell, reason=chosen)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,9 @@ def complaint(done: subprocess.CompletedProcess[str], code: int) -> str:
     lines = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     assert len(lines) == 1, done.stderr
     return done.stderr
+
+
+def scratch(cache: Path, pid: int) -> list[Path]:
+    """Folders that a process has left in its cache, and where its attacks worked."""
+    desks = Path(tempfile.gettempdir()) / f"encoding-harness-{os.getuid()}"
+    return [path for root in (cache, desks) for path in (root / "tmp").glob(f"*@{pid}@*")]

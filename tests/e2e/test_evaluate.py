@@ -64,10 +64,12 @@ def first(cache: Path, report: str) -> dict[str, Any]:
 
 
 def test_a_report_has_scores_a_verdict_and_places_that_exist(report: str) -> None:
-    assert report.startswith("singmix[tau=0.0001, ")
-    assert re.search(r"^metric +unet +best null +gain +worst image +identity", report, re.M)
+    assert report.startswith("singmix[alpha=0.65, noise=sphere, radius=")
+    assert re.search(r"^metric +unet +best null +gain over it +worst image +identity", report, re.M)
     assert re.search(r"^snr_db ↑ +-?[\d.]+ ± [\d.]+ ", report, re.M)
-    assert re.search(r"^mlp accuracy 0\.\d+ .*; unprotected 0\.\d+; chance 0\.\d+$", report, re.M)
+    assert re.search(
+        r"^mlp accuracy 0\.\d+ .*; unprotected 0\.\d+ \(.*\); chance 0\.\d+$", report, re.M
+    )
     assert re.search(r"best null \(.*\d dB\)", report)
     places = re.findall(r"^(record|gallery) +(\S+)$", report, re.M)
     assert [name for name, _ in places] == ["record", "gallery"]

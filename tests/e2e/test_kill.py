@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from commandline import PRIVACY, record, scores, start, succeed
+from commandline import PRIVACY, record, scores, scratch, start, succeed
 
 CACHES, KILLS = 4, 5
 """Twenty kills: in each of four caches five, one after another."""
@@ -154,5 +154,5 @@ def test_an_interrupted_run_leaves_nothing_behind(
     assert process.returncode == 130
     assert out == ""
     assert err.strip() == "Interrupted. The same command goes on where this one stopped."
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert scratch(tmp_path, process.pid) == []
     assert_all_end(workers)
