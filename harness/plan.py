@@ -180,11 +180,22 @@ def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -
     readable = _readable(cell, attack, kinds)
     if not readable:
         return _unreadable(cell, attack, kinds)
-    for needs in readable:
-        kind = release_kind(needs)
+    kind = _granted_kind(readable, grants)
+    options = [needs for needs in readable if release_kind(needs) is kind]
+    for needs in options:
         if needs <= grants & CARRIED[kind]:
             return AttackPlan(attack, kind, needs | (attack.spec.optional & grants & CARRIED[kind]))
-    return _missing(attack.spec, readable, cell.threat_model)
+    return _missing(attack.spec, options, cell.threat_model)
+
+
+def _granted_kind(readable: list[frozenset[Channel]], grants: frozenset[Channel]) -> ReleaseKind:
+    """The first kind whose release the threat model grants.
+
+    An attack that gets the encodings but not the sources it needs does not turn to another
+    release in silence: it is not applicable, and the reason names the sources.
+    """
+    kinds = [release_kind(needs) for needs in readable]
+    return next((kind for kind in kinds if Channel(kind) in grants), kinds[0])
 
 
 def _readable(

@@ -78,8 +78,8 @@ def test_needs_beyond_the_threat_model_are_a_reason_and_no_error(planned):
     assert cell.main is None
     assert cell.companions == ()
     assert cell.reason == (
-        "ChannelNotGranted: 'flexible' needs features, which the threat model 'nothing' does not "
-        "grant (it grants nothing); ask for a stronger one with --threat-model"
+        "ChannelNotGranted: 'flexible' needs encodings, sources, which the threat model 'nothing' "
+        "does not grant (it grants nothing); ask for a stronger one with --threat-model"
     )
 
 
@@ -207,3 +207,11 @@ def test_channels_that_a_kind_does_not_have_are_not_promised(planned):
     cell = planned(defense="none", attack="unet", release="features", threat_model="everything")
     assert Channel.LABELS not in cell.main.channels
     assert cell.main.channels >= {Channel.FEATURES, Channel.FEATURE_ENCODER, Channel.PUBLIC}
+
+
+def test_without_its_sources_an_attack_does_not_turn_to_another_release(planned):
+    cell = planned(defense="singmix", attack="linear", threat_model="released")
+    assert cell.main is None
+    assert cell.reason.startswith("ChannelNotGranted: 'linear' needs sources, weights, which")
+    asked = planned(attack="linear", threat_model="released", release="features")
+    assert asked.kind is ReleaseKind.FEATURES
