@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from harness.api.data import Samples
 from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ThreatModel
 from harness.api.specs import AttackSpec, DefenseSpec, Spec, Stage
-from harness.registry import KINDS, Registered, registry
-from harness.selector import parse_one, resolve
+from harness.registry import KINDS, Registered, load_factory, registry
+from harness.selector import Resolved, parse_one, resolve
 
 ANALYSED = 2000
 """Private images that an analysis looks at, where the user names no number."""
@@ -90,30 +90,48 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict[str, Any]]:
-    """A defense's own theory on a dataset's private images, as tables."""
+    """A defense's own theory on a dataset's private images, as tables.
+
+    Raises CellFailed where the dataset's or the defense's plugin fails at it.
+    """
+    from harness.engines.context import plugin_boundary
+    from harness.rng import KeyedStream, owner_key
+
+    resolved = _encoding_defense(text)
+    private = _private_images(dataset, count, seed)
+    stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")
+    with plugin_boundary(resolved.name):
+        return [asdict(table) for table in _built("defenses", resolved).analyse(private, stream)]
+
+
+def _encoding_defense(text: str) -> Resolved:
+    selection = parse_one(text)
+    if selection.name not in registry().entries["defenses"]:
+        raise UsageError(f"Only a defense can be analysed on a dataset; '{text}' is none.")
+    spec: DefenseSpec = registry().defense(selection.name)
+    if spec.stage is not Stage.ENCODING:
+        raise UsageError(f"'{text}' works on {spec.stage}: it has no theory of images to print.")
+    return resolve(spec, selection, "standard")
+
+
+def _built(kind: str, resolved: Resolved) -> Any:
+    known = registry()
+    return load_factory(resolved.spec, known.origin(kind, resolved.name))(resolved.config)
+
+
+def _private_images(dataset: str, count: int | None, seed: int) -> Samples:
+    """Standardised private images, the first of those that `evaluate` draws with this seed."""
     from harness.assets.lookup import folder
-    from harness.registry import load_factory
-    from harness.rng import KeyedStream, board_key, owner_key
+    from harness.engines.context import plugin_boundary
+    from harness.rng import KeyedStream, board_key
     from harness.stages.load import SplitSizes, load
     from harness.store import cache_root
 
-    known = registry()
-    selection = parse_one(text)
-    if selection.name not in known.entries["defenses"]:
-        raise UsageError(f"Only a defense can be analysed on a dataset; '{text}' is none.")
-    spec: DefenseSpec = known.defense(selection.name)
-    if spec.stage is not Stage.ENCODING:
-        raise UsageError(f"'{text}' works on {spec.stage}: it has no theory of images to print.")
     chosen = parse_one(dataset)
-    source = resolve(known.dataset(chosen.name), chosen, "standard")
-    root: Path = cache_root()
-    loader = load_factory(source.spec, known.origin("datasets", source.name))(source.config)
-    collection = loader.load(folder(source.spec.assets, root))
-    private = min(count or ANALYSED, len(collection.train))
-    sizes = SplitSizes(private=private, public=0, test=0)
+    source = resolve(registry().dataset(chosen.name), chosen, "standard")
+    assets = folder(source.spec.assets, cache_root())
+    with plugin_boundary(source.name):
+        collection = _built("datasets", source).load(assets)
+    sizes = SplitSizes(private=min(count or ANALYSED, len(collection.train)), public=0, test=0)
     splits = load(collection, None, sizes, KeyedStream(board_key(seed)).stream(stage="load"))
-    resolved = resolve(spec, selection, "standard")
-    defense = load_factory(spec, known.origin("defenses", spec.name))(resolved.config)
-    stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")
-    tables = defense.analyse(splits.private.standardised(splits.scale), stream)
-    return [asdict(table) for table in tables]
+    return splits.private.standardised(splits.scale)
