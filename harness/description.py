@@ -94,10 +94,10 @@ def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict
 
     Raises CellFailed where the dataset's or the defense's plugin fails at it.
     """
-    from harness.engines.context import plugin_boundary
+    resolved = _encoding_defense(text)
+    from harness.engines.context import plugin_boundary  # torch, once the question makes sense
     from harness.rng import KeyedStream, owner_key
 
-    resolved = _encoding_defense(text)
     private = _private_images(dataset, count, seed)
     stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")
     with plugin_boundary(resolved.name):
