@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,11 @@ def equip(cell: Cell, root: Path) -> Cell:
     for resolved in filter(None, (cell.dataset, cell.public, cell.space)):
         for asset in resolved.spec.assets:
             locate(asset, root)
+    fingerprints = {
+        resolved.name: _fingerprint_of(resolved)
+        for resolved in filter(None, (cell.dataset, cell.public))
+        if resolved.spec.fingerprint
+    }
     unavailable = dict(cell.unavailable)
     for spec in cell.metrics:
         if spec.name in unavailable:
@@ -97,7 +103,15 @@ def equip(cell: Cell, root: Path) -> Cell:
         device=device_class(cell.request.device),
         threads=cell.request.threads or available_threads(),
         unavailable=unavailable,
+        fingerprints=fingerprints,
     )
+
+
+def _fingerprint_of(resolved: Resolved) -> str:
+    """What names a dataset's data where no asset does."""
+    module, _, function = resolved.spec.fingerprint.partition(":")
+    found: str = getattr(import_module(module), function)(resolved.config)
+    return found
 
 
 def _evaluate(
@@ -135,7 +149,13 @@ def _used(
     )
 
 
-def _common(cell: Cell, keys: Keys, known: Registry, resolved: Mapping[str, Any]) -> dict[str, Any]:
+def _common(
+    cell: Cell,
+    keys: Keys,
+    known: Registry,
+    resolved: Mapping[str, Any],
+    recipe: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """What every record of this cell says, whatever becomes of it."""
     request: Request = cell.request
     return {
@@ -144,7 +164,7 @@ def _common(cell: Cell, keys: Keys, known: Registry, resolved: Mapping[str, Any]
         "attack": _used(known, "attacks", cell.attack),
         "dataset": _used(known, "datasets", cell.dataset),
         "public": _used(known, "datasets", cell.public) if cell.public else None,
-        "victim": _used(known, "victims", cell.victim),
+        "victim": _used(known, "victims", cell.victim, recipe),
         "space": _used(known, "spaces", cell.space),
         "threat_model": request.threat_model,
         "release_kind": cell.kind,
@@ -170,7 +190,7 @@ def _bare(cell: Cell, keys: Keys, known: Registry, status: str, error: str) -> R
 
 
 def _full(cell: Cell, keys: Keys, known: Registry, values: dict[str, Any]) -> RunRecord:
-    common = _common(cell, keys, known, values.pop("resolved"))
+    common = _common(cell, keys, known, values.pop("resolved"), values.pop("recipe"))
     values["flags"] = (*values["flags"], *_cell_flags(cell))
     return RunRecord(**common, **values, status="ok").sealed()
 

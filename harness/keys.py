@@ -57,7 +57,7 @@ def _asset_identity(asset: Asset) -> dict[str, str]:
 
 CODE = {
     "load": ("harness.stages.load", "harness.engines.owner"),
-    "release": ("harness.stages.release", "harness.engines.owner"),
+    "release": ("harness.stages.release", "harness.stages.embed", "harness.engines.owner"),
     "train": ("harness.stages.train", "harness.stages.utility", "harness.engines.owner"),
     "prepare": ("harness.stages.attack", "harness.stages.view", "harness.engines.attacker"),
     "attack": ("harness.stages.attack", "harness.stages.view", "harness.engines.attacker"),
@@ -99,7 +99,33 @@ class Keys:
 
     def _dataset(self, resolved: Resolved) -> dict[str, Any]:
         assets = {asset.name: _asset_identity(asset) for asset in resolved.spec.assets}
-        return {**plugin_identity(resolved), "assets": assets}
+        found = self.cell.fingerprints.get(resolved.name)
+        named = {"data": found} if found is not None else {}
+        return {**plugin_identity(resolved), "assets": assets, **named}
+
+    @cached_property
+    def features(self) -> str:
+        """Key of a space's features, whatever the images.
+
+        They take minutes to extract, so it holds what decides them and no more of the engine.
+        """
+        space = self.cell.space
+        return sha256_of(
+            {
+                "stage": "embed",
+                "code": module_sha256("harness.store.features"),
+                "space": plugin_identity(space),
+                "assets": {asset.name: _asset_identity(asset) for asset in space.spec.assets},
+                "packages": package_versions(),
+                "hardware": self._hardware(),
+            }
+        )
+
+    @property
+    def _space(self) -> dict[str, Any]:
+        extracts = self.cell.space.spec.extracts
+        features = {"features": self.features} if extracts else {}
+        return {**plugin_identity(self.cell.space), **features}
 
     @cached_property
     def load(self) -> str:
@@ -123,7 +149,7 @@ class Keys:
             splits=self.load,
             defenses=[plugin_identity(d) for d in defenses],
             kind=kind,
-            space=plugin_identity(self.cell.space),
+            space=self._space,
             rounds=request.rounds,
             victim=plugin_identity(self.cell.victim) if trained else None,
             protocol=[
@@ -144,12 +170,14 @@ class Keys:
         """Key of the cell's release."""
         return self.release_of(self.cell.defenses, self.cell.kind)
 
-    def train_of(self, defenses: tuple[Resolved, ...], kind: ReleaseKind) -> str:
+    def train_of(self, defenses: tuple[Resolved, ...], kind: ReleaseKind, repeat: int = 0) -> str:
         """Key of the victim trained under a stack, with its utility."""
         return self._key(
             "train",
             release=self.release_of(defenses, kind),
             victim=plugin_identity(self.cell.victim),
+            defenses=[plugin_identity(d) for d in defenses],
+            repeat=repeat,
             seed=self.cell.request.seed,
             hardware=self._hardware(),
         )
@@ -183,7 +211,7 @@ class Keys:
             encoder=encoder,
             defense=plugin_identity(encoding) if encoding else None,
             network=self.release if plan.channels & NETWORKS else None,
-            space=plugin_identity(self.cell.space),
+            space=self._space,
             budget=self._budget(),
             seed=self.cell.request.seed,
             hardware=self._hardware(),

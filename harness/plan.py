@@ -42,6 +42,8 @@ class Cell:
     threads: int = 1
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Metrics whose assets are not here, with the reason."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """By dataset: what names data that is no asset."""
 
     @property
     def kind(self) -> ReleaseKind:
@@ -143,6 +145,18 @@ def _check_stack(defenses: tuple[Resolved, ...], selections: tuple[Selection, ..
     if len(encoders) > 1:
         raise UsageError(
             f"A stack has at most one encoding defense; this one has {' and '.join(encoders)}."
+        )
+    _check_alone(defenses)
+
+
+def _check_alone(defenses: tuple[Resolved, ...]) -> None:
+    trainers = [d for d in defenses if d.spec.stage is not Stage.ENCODING]
+    alone = [d.name for d in trainers if d.spec.trains_alone]
+    others = [d.name for d in trainers if d.name not in alone[:1]]
+    if alone and others:
+        raise UsageError(
+            f"'{alone[0]}' holds only where it trains alone: a stack with it has no other defense "
+            f"of training or gradients, and this one has {' and '.join(others)}."
         )
 
 

@@ -16,7 +16,17 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
-PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-image", "lpips", "safetensors")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "scipy",
+    "scikit-image",
+    "lpips",
+    "safetensors",
+    "pillow",
+    "opacus",
+)
 
 
 def source_sha256(*modules: str) -> str:

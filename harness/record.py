@@ -11,9 +11,9 @@ from harness.keys import canonical_json, sha256_of
 from harness.request import Request
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
-from harness.stages.utility import Utility
+from harness.stages.utility import RECOMPUTED, Utility
 
-SCHEMA = "encoding-harness/record/1"
+SCHEMA = "encoding-harness/record/2"
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
 """What may differ between two runs of one cell; everything else is under the id."""
 
@@ -67,6 +67,8 @@ class RunRecord(BaseModel):
     device: str
     threads: int
     utility: Utility | None = None
+    measures: dict[str, float] = {}
+    """Of the victim: separability at its cut, and what training defenses measured."""
     privacy: dict[str, MetricScore] = {}
     companions: dict[str, dict[str, MetricScore]] = {}
     identification: Identification | None = None
@@ -108,7 +110,19 @@ def fingerprint(values: dict[str, Any]) -> str:
 
 
 def parse_record(values: dict[str, Any]) -> RunRecord:
-    """A record from JSON values."""
+    """A record from JSON values, of this version or of the one before."""
     values = dict(values)
+    if values.get("utility"):
+        values["utility"] = _upgraded(values["utility"])
     values["schema_"] = values.pop("schema", None)
     return RunRecord.model_validate(values)
+
+
+def _upgraded(utility: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 knew one training, and one accuracy beside the defense's own."""
+    recomputed = utility.get("accuracy_bn_recomputed")
+    kept = {name: value for name, value in utility.items() if name != "accuracy_bn_recomputed"}
+    if recomputed is None:
+        return kept
+    accuracy = {"mean": recomputed, "interval": None, "trainings": [recomputed]}
+    return {**kept, "accuracies": {RECOMPUTED: accuracy}}

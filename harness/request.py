@@ -53,6 +53,7 @@ class Request(BaseModel):
     )
     preset: PresetName = "quick"
     only: Literal["privacy", "utility"] | None = None
+    repeats: Count = Field(1, description="how often the victim is trained, for a mean accuracy")
     rounds: Count = Field(1, description="how often each image is encoded and released")
     private_size: Count | None = None
     public_size: Count | None = None

@@ -14,6 +14,8 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch import Tensor
 
@@ -85,12 +87,20 @@ class KeyedStream:
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal float32, expanded by Philox-4x64."""
+        return self.normal_later(*shape)()
+
+    def normal_later(self, *shape: int) -> Callable[[], Tensor]:
+        """What `normal` would give: keyed now, expanded when called, in any thread."""
         import numpy as np
         import torch
 
         key = np.frombuffer(self.bytes(16), dtype=np.uint64)
-        generator = np.random.Generator(np.random.Philox(key=key))
-        return torch.from_numpy(generator.standard_normal(shape, dtype=np.float32))
+
+        def expand() -> Tensor:
+            generator = np.random.Generator(np.random.Philox(key=key))
+            return torch.from_numpy(generator.standard_normal(shape, dtype=np.float32))
+
+        return expand
 
     def seed(self) -> int:
         """A 63-bit seed."""

@@ -12,12 +12,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scale:
-    """A dataset's per-channel mean and deviation, on images in [0,1]."""
+    """Per-channel mean and deviation, and the range of valid values.
+
+    Images are held in [0,1]; features of a space, and synthetic vectors, have no bounds (None).
+    Where a docstring says "in [0,1]", values of this range are meant.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    low: float | None = 0.0
+    high: float | None = 1.0
+
+    @property
+    def of_images(self) -> bool:
+        """Whether the values are brightnesses, which image metrics and pictures are made for."""
+        return (self.low, self.high) == (0.0, 1.0)
 
     def _pair(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation, on the channel axis of samples [..., c, h, w]."""
         shape = (-1, 1, 1)
         mean, std = images.new_tensor(self.mean), images.new_tensor(self.std)
         return mean.view(shape), std.view(shape)
@@ -32,10 +44,18 @@ class Scale:
         mean, std = self._pair(images)
         return images * std + mean
 
+    def within(self, images: Tensor) -> Tensor:
+        """Images held to the valid range, [0,1]; as they are where there is none."""
+        if self.low is None and self.high is None:
+            return images
+        return images.clamp(self.low, self.high)
+
     def clamp(self, images: Tensor) -> Tensor:
-        """Standardised images held to the range that [0,1] becomes."""
+        """Standardised images held to what the valid range becomes."""
         mean, std = self._pair(images)
-        return images.clamp(min=-mean / std, max=(1 - mean) / std)
+        low = None if self.low is None else (self.low - mean) / std
+        high = None if self.high is None else (self.high - mean) / std
+        return images if low is None and high is None else images.clamp(low, high)
 
 
 @dataclass(frozen=True)

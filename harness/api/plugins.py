@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -57,6 +57,32 @@ class Table:
     rows: tuple[tuple[str | float, ...], ...]
 
 
+class Loader(Protocol):
+    """What a victim is trained on: iterating gives one epoch of (images, labels) batches.
+
+    Each epoch reads the next round of the release.
+    """
+
+    batch_size: int
+
+    @property
+    def examples(self) -> int:
+        """Rows of one round."""
+        ...
+
+    def __len__(self) -> int:
+        """Batches of one epoch."""
+        ...
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch, reshuffled."""
+        ...
+
+    def epoch_of(self, batches: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch in the given batches of row numbers [b] int64, instead of shuffled ones."""
+        ...
+
+
 class EncodingDefense(Plugin[C]):
     """Turns private images into encodings, once per round."""
 
@@ -71,6 +97,11 @@ class EncodingDefense(Plugin[C]):
         logits: Tensor = model(images)
         return logits
 
+    @property
+    def infers(self) -> bool:
+        """Whether `infer` does more than ask the model."""
+        return type(self).infer is not EncodingDefense.infer
+
     def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
         """What this defense's own theory says of these images; printed by `describe`."""
         return ()
@@ -79,19 +110,49 @@ class EncodingDefense(Plugin[C]):
 class TrainingDefense(Plugin[C]):
     """Changes how the owner trains a split model h∘g."""
 
+    def adapt(self, recipe: Recipe) -> Recipe:
+        """The victim's recipe as this defense wants it: another cut, say."""
+        return recipe
+
     def penalty(self, hidden: Tensor, labels: Tensor) -> Tensor:
         """Added to the loss; `hidden` [b, ...] is h(x), `labels` [b, classes]."""
         return hidden.new_zeros(())
 
     def prepare(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, loader: Iterable[Any]
-    ) -> tuple[nn.Module, torch.optim.Optimizer, Iterable[Any]]:
-        """Wrap the training's parts before its first step."""
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loader: Loader,
+        *,
+        epochs: int,
+        rng: Stream,
+    ) -> tuple[nn.Module, torch.optim.Optimizer, Loader]:
+        """Wrap the training's parts before its first step; `rng` is secret.
+
+        UsageError where the model cannot be trained so.
+        """
         return model, optimizer, loader
+
+    def measures(self) -> Mapping[str, float]:
+        """Numbers for the record, once a training is over: a privacy budget spent, say."""
+        return {}
+
+    @property
+    def releases_gradients(self) -> bool:
+        """Whether `gradient` makes the gradients that leave."""
+        return type(self).gradient is not TrainingDefense.gradient
+
+    def gradient(self, per_image: Mapping[str, Tensor], rng: Stream) -> Mapping[str, Tensor]:
+        """The gradient of one batch that would leave, from those of its images [b, …] each."""
+        return {name: gradients.mean(0) for name, gradients in per_image.items()}
 
 
 class GradientDefense(Plugin[C]):
     """Changes each gradient before it leaves, and before the owner's own step."""
+
+    def adapt(self, recipe: Recipe) -> Recipe:
+        """The victim's recipe as this defense wants it: another rate, say."""
+        return recipe
 
     @abstractmethod
     def protect(self, gradients: Mapping[str, Tensor], rng: Stream) -> Mapping[str, Tensor]:
@@ -138,7 +199,7 @@ class Dataset(Plugin[C]):
 
     @abstractmethod
     def load(self, assets: AssetFolder) -> Collection:
-        """All images; large ones may be memory-mapped."""
+        """All images; large ones are memory-mapped: only the rows that are drawn are read."""
 
 
 @dataclass(frozen=True)
@@ -195,8 +256,12 @@ class Recipe(Config):
 
 
 class Space(Plugin[C]):
-    """Where encodings live: pixels, or a public extractor's feature maps."""
+    """Where encodings live: a public extractor's feature maps. Holds its network once loaded."""
 
     @abstractmethod
-    def embed(self, images: Tensor, scale: Scale, assets: AssetFolder) -> Tensor:
-        """Images [n, c, h, w] in [0,1] to [n, ...] float32, standardised."""
+    def embed(self, images: Tensor, assets: AssetFolder) -> Tensor:
+        """Images [b, c, h, w] in [0,1] to features [b, c', h', w'] float32, on their device.
+
+        The engine always passes batches of one size, stores the features, and standardises
+        them with the mean and deviation of the public pool's.
+        """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch import Tensor
 
@@ -43,6 +45,13 @@ class Stream(Protocol):
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal float32, in bulk."""
+        ...
+
+    def normal_later(self, *shape: int) -> Callable[[], Tensor]:
+        """What `normal` would give, made when called: several may be called in parallel.
+
+        Moves this stream now, as `normal` does, so that neither order nor threads matter.
+        """
         ...
 
     def seed(self) -> int:

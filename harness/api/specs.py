@@ -50,6 +50,8 @@ class DefenseSpec(Spec):
     stage: Stage
     hides_signs: bool = False
     """Encodings carry random signs: every image metric is also taken on absolute values."""
+    trains_alone: bool = False
+    """Its guarantee holds only where no other defense of training or gradients takes part."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,15 @@ class AttackSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSpec(Spec):
-    """A dataset and the assets that hold it."""
+    """A dataset and the assets that hold it.
+
+    Data that is no asset (a folder of one's own) is named by `fingerprint="module:function"`,
+    which turns the config into a text that changes with the data, without torch. It is part of
+    every cache key. UsageError where the data is not there.
+    """
 
     assets: tuple[Asset, ...] = ()
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +95,14 @@ class MetricSpec(Spec):
     """A metric. `leaks_more` says which direction is worse for the owner.
 
     The unit `proportion` is for values of 0 and 1; their mean gets a Wilson interval. A `slow`
-    metric is left out of the quick preset.
+    metric is left out of the quick preset. One `of` anything also compares features.
     """
 
     leaks_more: Literal["higher", "lower"]
     range: tuple[float, float]
     unit: str = ""
     slow: bool = False
+    of: Literal["images", "anything"] = "images"
     assets: tuple[Asset, ...] = ()
 
 
@@ -104,6 +113,7 @@ class VictimSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceSpec(Spec):
-    """A space."""
+    """A space. `extracts=False`: encodings live in the images themselves, `embed` is not used."""
 
     assets: tuple[Asset, ...] = ()
+    extracts: bool = True

@@ -31,6 +31,7 @@ def info(as_json: bool) -> None:
     for stage, (count, size) in facts["artifacts"].items():
         click.echo(f"  {stage:<10} {count:>6} artifacts {size / 2**20:>10.1f} MB")
     click.echo(f"  {'records':<10} {facts['records']:>6}")
+    click.echo(f"  {'features':<10} {'':>16} {facts['features_bytes'] / 2**20:>10.1f} MB")
     click.echo(f"  {'assets':<10} {'':>16} {facts['assets_bytes'] / 2**20:>10.1f} MB")
 
 
@@ -41,7 +42,7 @@ def info(as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Drop every artifact.")
 @json_option
 def prune(days: float, everything: bool, as_json: bool) -> None:
-    """Drop artifacts unused for so many days. Records, pictures and assets stay."""
+    """Drop artifacts and features unused for so many days. Records, pictures and assets stay."""
     import json
 
     from harness.store.upkeep import prune as run

@@ -38,6 +38,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
         console.print(_identification_line(record.identification))
     if record.utility:
         console.print(_utility_line(record.utility, record.victim.name))
+        for line in _utility_details(record):
+            console.print(Text(line, style="dim"))
     for flag in record.flags:
         console.print(Text(f"flag {flag.name}: {flag.message}", style="yellow"))
     if record.verdict:
@@ -161,9 +163,20 @@ def _utility_line(utility: Utility, victim: str) -> str:
         reference = _interval(utility.reference_interval)
         parts.append(f"unprotected {utility.reference_accuracy:.3f}{reference}")
     parts.append(f"chance {utility.chance:.3f}")
-    if utility.accuracy_bn_recomputed is not None:
-        parts.append(f"with BatchNorm recomputed {utility.accuracy_bn_recomputed:.3f}")
     return "; ".join(parts)
+
+
+def _utility_details(record: RunRecord) -> list[str]:
+    """Accuracy by inference, how long training took, and what was measured of the victim."""
+    assert record.utility is not None
+    ways = [f"{_words(way)} {a.mean:.3f}" for way, a in record.utility.accuracies.items()]
+    repeats = max((len(a.trainings) for a in record.utility.accuracies.values()), default=1)
+    several = f", {repeats} trainings" if repeats > 1 else ""
+    ratio = record.timing.get("training ratio")
+    pace = [f"training took {ratio:.2f}× the unprotected time"] if ratio else []
+    measured = [f"{_words(name)} {_number(value)}" for name, value in record.measures.items()]
+    lines = [f"by inference{several}: {', '.join(ways)}" if len(ways) > 1 else "", *pace]
+    return [line for line in (*lines, ", ".join(measured)) if line]
 
 
 def _interval(interval: tuple[float, float] | None) -> str:

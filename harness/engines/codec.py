@@ -24,6 +24,7 @@ def pack_splits(splits: Splits) -> Artifact:
     facts = {
         "mean": splits.scale.mean,
         "std": splits.scale.std,
+        "range": (splits.scale.low, splits.scale.high),
         "classes": splits.classes,
     }
     return Artifact(tensors, facts)
@@ -33,7 +34,7 @@ def unpack_splits(artifact: Artifact) -> Splits:
     """Splits as used."""
     tensors, facts = artifact.tensors, artifact.facts
     parts = {n: Samples(tensors[f"{n}.images"], tensors[f"{n}.labels"]) for n in SPLITS}
-    scale = Scale(tuple(facts["mean"]), tuple(facts["std"]))
+    scale = Scale(tuple(facts["mean"]), tuple(facts["std"]), *facts["range"])
     return Splits(scale=scale, classes=tuple(facts["classes"]), **parts)
 
 

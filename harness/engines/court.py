@@ -56,6 +56,8 @@ class Court:
     def _metric(self, spec: MetricSpec, scene: Scene) -> Metric | str:
         if spec.name in self.cell.unavailable:
             return self.cell.unavailable[spec.name]
+        if spec.of == "images" and not scene.scale.of_images:
+            return self._no_images()
         factory = load_factory(spec, self.context.registry.origin("metrics", spec.name))
         try:
             with plugin_boundary(spec.name):
@@ -64,6 +66,11 @@ class Court:
         except CellFailed as error:
             return str(error)
         return metric
+
+    def _no_images(self) -> str:
+        space = self.cell.space
+        held = f"'{space.name}' holds features" if space.spec.extracts else "these are vectors"
+        return f"compares images, and {held}; no attack has made images of them"
 
     def _probe(self, metric: Metric) -> None:
         """Let a metric fail on a pair of images rather than in the middle of everybody's cell."""

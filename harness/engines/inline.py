@@ -72,6 +72,8 @@ class Run:
         values: dict[str, Any] = {"flags": (), "artifacts": {}}
         if self._wants("utility"):
             values["utility"] = self.owner.utility()
+            values["measures"] = self.owner.measures
+            self.context.timing.update(self.owner.training_seconds())
         if self._wants("privacy") and self.cell.main:
             values |= self._privacy(self.cell.main)
         record = seal(values | self._frame(values["artifacts"]))
@@ -98,6 +100,7 @@ class Run:
         }
         return {
             "resolved": resolved,
+            "recipe": self.owner.changed_recipe,
             "splits": {**sizes, "targets": self.owner.targets},
             "artifacts": stored | artifacts,
             "timing": self.context.timing,

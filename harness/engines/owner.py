@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from harness.api import Progress, Release, ReleaseKind, Splits
+from harness.api import PluginError, Progress, Recipe, Release, ReleaseKind, Samples, Splits
 from harness.engines.codec import pack_release, pack_splits, unpack_release, unpack_splits
 from harness.engines.context import Context, plugin_boundary
 from harness.rng import KeyedStream
+from harness.scoring.separability import LARGEST, separability
 from harness.selector import Resolved
+from harness.stages.embed import embed
+from harness.stages.inference import outputs
 from harness.stages.load import SplitSizes, load
-from harness.stages.release import ReleaseProtocol, release
+from harness.stages.release import ReleaseProtocol, release, standardised
 from harness.stages.stack import Stack
-from harness.stages.train import state, train
-from harness.stages.utility import Utility, utility
+from harness.stages.train import MEASURE, SECONDS, state, train
+from harness.stages.training import cut_at
+from harness.stages.utility import Right, Utility, summed_up, utility
 from harness.store import Artifact
+from harness.store.features import FeatureStore
 
 SPLITS = ("private", "public", "test")
 GRADIENT_TARGETS = 16
 """Images judged of gradients, where the user names no number: each costs a model's size."""
 UNPROTECTED: tuple[Resolved, ...] = ()
+
+
+def _recipe(victim: Resolved) -> Recipe:
+    if not isinstance(victim.config, Recipe):
+        raise PluginError(f"the config of victim '{victim.name}' does not extend Recipe")
+    return victim.config
+
+
+def _right(training: Artifact) -> Right:
+    return Right.model_validate(training.facts["right"])
+
+
+def _measured(facts: Mapping[str, float | int | str]) -> dict[str, float]:
+    """What training defenses measured while a release was made."""
+    named = {k.removeprefix(MEASURE): v for k, v in facts.items() if k.startswith(MEASURE)}
+    return {name: float(value) for name, value in named.items()}
 
 
 class Owner:
@@ -36,7 +59,29 @@ class Owner:
 
     @cached_property
     def splits(self) -> Splits:
-        """Private, public and test images."""
+        """Private, public and test samples in the space: images, or their features."""
+        if not self.cell.space.spec.extracts:
+            return self.images
+        space = self.context.build("spaces", self.cell.space)
+        with plugin_boundary(self.cell.space.name):
+            return embed(self.images, lambda images: self._features(space, images))
+
+    def _features(self, space: Any, images: Tensor) -> Tensor:
+        """Features of images, those that were met before from disk."""
+        context = self.context
+
+        def extract(batch: Tensor) -> Tensor:
+            unit = Samples(batch, batch.new_empty(0)).unit().images.to(context.device)
+            found: Tensor = space.embed(unit, context.assets)
+            return found
+
+        features = FeatureStore(context.store, context.keys.features, tuple(images.shape[1:]))
+        with context.watched("features") as progress:
+            return features.obtain(images, extract, progress)
+
+    @cached_property
+    def images(self) -> Splits:
+        """Private, public and test images as the dataset has them."""
         key = self.context.keys.load
         return unpack_splits(
             self.context.obtain("load", key, "load", self._load, lambda: self.context.assets)
@@ -89,10 +134,18 @@ class Owner:
         encoding = named["encoding"][0] if named["encoding"] else None
         return Stack(encoding, named["training"], named["gradient"])
 
-    @cached_property
-    def _embed(self) -> Callable[[Tensor], Tensor]:
-        space = self.context.build("spaces", self.cell.space)
-        return lambda images: space.embed(images, self.splits.scale, self.context.assets)
+    def victim_of(self, defenses: tuple[Resolved, ...]) -> Resolved:
+        """The victim with its recipe as a stack wants it."""
+        stack = self.stack(defenses)
+        with plugin_boundary("+".join(d.name for d in defenses) or "no defense"):
+            return replace(self.cell.victim, config=stack.adapt(_recipe(self.cell.victim)))
+
+    @property
+    def changed_recipe(self) -> dict[str, Any]:
+        """What the stack changed of the victim's recipe."""
+        asked = self.cell.victim.config.model_dump(mode="json")
+        adapted = self.victim_of(self.cell.defenses).config.model_dump(mode="json")
+        return {name: value for name, value in adapted.items() if value != asked[name]}
 
     def _label(self, verb: str, defenses: tuple[Resolved, ...]) -> str:
         return verb if defenses == self.cell.defenses else f"{verb} unprotected"
@@ -126,14 +179,13 @@ class Owner:
             batches=self._batches,
             victim_epochs=request.victim_epochs,
             bn_mode=request.bn_mode,
-            embed=self._embed,
         )
         with plugin_boundary("+".join(d.name for d in defenses) or "no defense"):
             made = release(
                 self.splits,
                 self.stack(defenses),
                 kind,
-                self.context.build("victims", self.cell.victim),
+                self.context.build("victims", self.victim_of(defenses)),
                 protocol,
                 owner=self.context.owner_stream,
                 board=self.context.board.stream(stage="release"),
@@ -144,48 +196,97 @@ class Owner:
 
     def utility(self) -> Utility:
         """The victim's accuracy beside that of the same victim on unprotected images."""
-        plain = self._trained(UNPROTECTED, ReleaseKind.ENCODINGS)
-        own = self._trained(self.cell.defenses, self.cell.trained_kind)
-        return own.beside(plain)
+        reference = self._trainings(UNPROTECTED, ReleaseKind.ENCODINGS)
+        own = self._trainings(self.cell.defenses, self.cell.trained_kind)
+        return summed_up(*([_right(t) for t in part] for part in (own, reference)))
 
-    def _trained(self, defenses: tuple[Resolved, ...], kind: ReleaseKind) -> Utility:
-        artifact = self.context.obtain(
+    @property
+    def measures(self) -> dict[str, float]:
+        """What was measured of the victim's first training."""
+        first = self._training(self.cell.defenses, self.cell.trained_kind, 0)
+        found: dict[str, float] = first.facts["measures"]
+        return found
+
+    def training_seconds(self) -> dict[str, float]:
+        """How long the trainings took under the stack and unprotected, and the ratio."""
+        own, plain = (
+            sum(made.facts[SECONDS] for made in self._trainings(defenses, kind))
+            for defenses, kind in (
+                (self.cell.defenses, self.cell.trained_kind),
+                (UNPROTECTED, ReleaseKind.ENCODINGS),
+            )
+        )
+        ratio = {"training ratio": round(own / plain, 3)} if plain else {}
+        return {"training": round(own, 3), "training unprotected": round(plain, 3), **ratio}
+
+    def _trainings(self, defenses: tuple[Resolved, ...], kind: ReleaseKind) -> list[Artifact]:
+        return [self._training(defenses, kind, i) for i in range(self.cell.request.repeats)]
+
+    def _training(self, defenses: tuple[Resolved, ...], kind: ReleaseKind, repeat: int) -> Artifact:
+        """One of the trainings; the first under a training defense may be the release's own.
+
+        Further ones start anew, from other weights and in another order, on what the owner
+        trained on.
+        """
+        if repeat:
+            kind = ReleaseKind.ENCODINGS
+        label = self._label("train", defenses) + (f" {repeat + 1}" if repeat else "")
+        return self.context.obtain(
             "train",
-            self.context.keys.train_of(defenses, kind),
-            self._label("train", defenses),
-            lambda progress: self._train(defenses, kind, progress),
+            self.context.keys.train_of(defenses, kind, repeat),
+            label,
+            lambda progress: self._train(defenses, kind, repeat, progress),
             lambda: self.release_of(defenses, kind),
         )
-        return Utility.model_validate(artifact.facts["utility"])
 
     def _train(
-        self, defenses: tuple[Resolved, ...], kind: ReleaseKind, progress: Progress
+        self,
+        defenses: tuple[Resolved, ...],
+        kind: ReleaseKind,
+        repeat: int,
+        progress: Progress,
     ) -> Artifact:
-        stack = self.stack(defenses)
+        stack, victim = self.stack(defenses), self.victim_of(defenses)
+        made = self.release_of(defenses, kind)
         with plugin_boundary(self.cell.victim.name):
+            started = time.perf_counter()
             model = train(
-                self.release_of(defenses, kind),
-                self.context.build("victims", self.cell.victim),
+                made,
+                self.context.build("victims", victim),
                 len(self.splits.classes),
-                self._training_stream(stack),
+                self._training_stream(stack, repeat),
                 self.context.device,
                 stack=stack,
                 progress=progress,
             )
-            measured = utility(
-                model,
-                self.splits,
-                stack,
-                self.context.owner_stream.stream(stage="utility"),
-                self.context.device,
-                embed=self._embed,
-            )
-        return Artifact(state(model), {"utility": measured.model_dump(mode="json")})
+            seconds = float(made.facts.get(SECONDS, time.perf_counter() - started))
+            right = utility(model, self.splits, stack, self._asking(repeat), self.context.device)
+            measures = {
+                **(_measured(made.facts) or stack.measures()),
+                **self._separability(model, victim),
+            }
+        facts = {"right": right.model_dump(), "measures": measures, SECONDS: seconds}
+        return Artifact(state(model), facts)
 
-    def _training_stream(self, stack: Stack) -> KeyedStream:
+    def _asking(self, repeat: int) -> KeyedStream:
+        axes = {"repeat": repeat} if repeat else {}
+        return self.context.owner_stream.stream(stage="utility", **axes)
+
+    def _separability(self, model: nn.Sequential, victim: Resolved) -> dict[str, float]:
+        """How far apart the private images lie where the victim is cut, if it has a cut."""
+        cut = _recipe(victim).cut
+        if not cut:
+            return {}
+        private = standardised(self.splits.private[:LARGEST], self.splits.scale)
+        h, _ = cut_at(model, cut)
+        return separability(outputs(h, private.images, self.context.device), private.labels)
+
+    def _training_stream(self, stack: Stack, repeat: int) -> KeyedStream:
         """Public, but secret where a defense draws its own noise from it."""
         secret = bool(stack.training or stack.gradient)
-        return (self.context.owner_stream if secret else self.context.board).stream(stage="train")
+        axes = {"repeat": repeat} if repeat else {}
+        context = self.context
+        return (context.owner_stream if secret else context.board).stream(stage="train", **axes)
 
     def primary_sources(self) -> Tensor | None:
         """[rounds·n]: the primary private image of each encoding."""

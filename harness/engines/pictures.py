@@ -66,6 +66,12 @@ class Stored:
         return nulls.images[null][targets]
 
     @property
+    def drawable(self) -> bool:
+        """Whether what was judged are images, not features of them or vectors."""
+        images = self.splits.private.images
+        return self.splits.scale.of_images and self.recovered.shape[1:] == images.shape[1:]
+
+    @property
     def original(self) -> Tensor:
         """[n, c, h, w] in [0,1]."""
         return self.splits.private.unit().images
@@ -117,10 +123,15 @@ def _by_primary(artifact: Artifact, count: int) -> Tensor | None:
 
 
 def draw_gallery(root: Path, record: RunRecord) -> Path | None:
-    """Draw a record's gallery: the worst, the median and three random targets."""
+    """Draw a record's gallery: the worst, the median and three random targets.
+
+    None where nothing was judged, or what was judged are no images.
+    """
     if "judge" not in record.artifacts or main_metric(record.privacy) is None:
         return None
     stored = read_stored(root, record)
+    if not stored.drawable:
+        return None
     chosen = choose(stored)
     indices = torch.tensor([index for _, index in chosen])
     path = Records(root).gallery(record.id)
@@ -167,6 +178,11 @@ def draw_panel(root: Path, records: Sequence[RunRecord], path: Path, target: int
 
 def _check_comparable(stored: Sequence[Stored]) -> None:
     first = stored[0].splits.private.images
+    for each in stored:
+        if not each.drawable:
+            raise UsageError(
+                f"Record {each.record.id[:12]} protects no images, so it makes no panel."
+            )
     for each in stored[1:]:
         if not torch.equal(each.splits.private.images, first):
             raise UsageError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from harness.api import Stream
@@ -86,6 +86,16 @@ def _interval(low: float, high: float) -> Interval | None:
     import math
 
     return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))
+
+
+def t_interval(shares: Sequence[float]) -> Interval:
+    """95% interval of the mean of two or more independent shares, by Student's t, in [0,1]."""
+    import numpy as np
+    from scipy.stats import t
+
+    mean, n = float(np.mean(shares)), len(shares)
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(shares, ddof=1) / np.sqrt(n))
+    return max(0.0, mean - reach), min(1.0, mean + reach)
 
 
 def proportion_interval(hits: int, n: int) -> Interval | None:

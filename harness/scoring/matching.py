@@ -94,7 +94,7 @@ def _checked(reconstruction: Reconstruction, truth: Tensor) -> Tensor:
 
 def _unit(images: Tensor, scale: Scale, truth: Tensor) -> Tensor:
     """Standardised images to [0,1], clamped, on the truth's device."""
-    return scale.restore(images.to(truth)).clamp(0, 1)
+    return scale.within(scale.restore(images.to(truth)))
 
 
 def _named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -146,10 +147,12 @@ def fold(images: Tensor, scale: Scale) -> Tensor:
 
     Each channel is folded about its mean towards the side that has room: upwards, to |x|, for
     means up to one half, else downwards, to −|x|. Sign by channel changes no error or angle.
+    Without bounds all are folded upwards.
     """
     mean = images.new_tensor(scale.mean).view(-1, 1, 1)
     distance = (images - mean).abs()
-    return (mean + distance.where(mean <= 0.5, -distance)).clamp(0, 1)
+    upwards = mean <= (0.5 if scale.of_images else math.inf)
+    return scale.within(mean + distance.where(upwards, -distance))
 
 
 def _on(samples: Samples, device: torch.device) -> Samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from harness.api.plugins import silent
 from harness.stages.encoding import Rounds, encode_rounds, plain_round
 from harness.stages.inference import correct, outputs
 from harness.stages.stack import Stack
-from harness.stages.train import INPUT_SHAPE, OWNER_MODEL, state
+from harness.stages.train import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, state
 from harness.stages.training import (
     cut_at,
     fit,
@@ -39,11 +40,10 @@ from harness.stages.training import (
     spans,
 )
 
-Embed = Callable[[Tensor], Tensor]
 Tensors = dict[str, Tensor]
 
 CHUNK = 4096
-"""Images that are brought into the space at a time."""
+"""Images that are standardised at a time."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,6 @@ class ReleaseProtocol:
 
     `rounds` T of encoding. Gradients: `batches` of `batch_size`, of the model as it was after
     `victim_epochs` of its training (0: at initialisation), BatchNorm in the mode `bn_mode`.
-    `embed` takes images [n,c,h,w] in [0,1] into the space, standardised; None is pixels.
     """
 
     rounds: int = 1
@@ -60,7 +59,6 @@ class ReleaseProtocol:
     batches: int = 8
     victim_epochs: int = 1
     bn_mode: Literal["train", "eval"] = "train"
-    embed: Embed | None = None
 
 
 def release(
@@ -80,7 +78,7 @@ def release(
     For features the owner trains its model inside, in full; it stays among the secrets as
     `owner_model.*`, from which `train` brings it back. For gradients training stops early.
     """
-    private = embedded(splits.private, splits.scale, protocol.embed)
+    private = standardised(splits.private, splits.scale)
     rounds = _rounds(splits, private, stack, kind, protocol=protocol, owner=owner)
     if kind is ReleaseKind.ENCODINGS:
         tensors = {"encodings": rounds.images, "labels": rounds.labels}
@@ -94,15 +92,11 @@ def release(
     return _gradients(inside, private, protocol)
 
 
-def embedded(samples: Samples, scale: Scale, embed: Embed | None) -> Samples:
-    """Samples in the space of the encodings, float32, made chunk by chunk to spare memory."""
-    convert = embed or scale.standardise
-    images = torch.empty(0)
+def standardised(samples: Samples, scale: Scale) -> Samples:
+    """Samples standardised, float32, made chunk by chunk to spare memory."""
+    images = torch.empty(samples.images.shape)
     for span in spans(len(samples), CHUNK):
-        part = convert(samples[span].unit().images)
-        if span.start == 0:
-            images = torch.empty((len(samples), *part.shape[1:]))
-        images[span] = part
+        images[span] = samples[span].standardised(scale).images
     return Samples(images, samples.labels)
 
 
@@ -123,7 +117,7 @@ def _rounds(
         return encode_rounds(
             private, private[:0], stack, owner, classes=classes, rounds=protocol.rounds
         )
-    public = embedded(splits.public, splits.scale, protocol.embed)
+    public = standardised(splits.public, splits.scale)
     return encode_rounds(private, public, stack, owner, classes=classes, rounds=protocol.rounds)
 
 
@@ -155,16 +149,19 @@ class Inside:
         )
 
     def facts(self, private: Samples) -> dict[str, float | int | str]:
-        """The accuracy on the private images, and what the victim takes."""
+        """The accuracy on the private images, what defenses measured, what the victim takes."""
         logits = outputs(self.model, private.images, self.device)
         shape = "x".join(map(str, self.rounds.images.shape[2:]))
         accuracy = correct(logits, private.labels) / len(private)
-        return {"train_accuracy": accuracy, INPUT_SHAPE: shape}
+        measured = {f"{MEASURE}{name}": value for name, value in self.stack.measures().items()}
+        return {"train_accuracy": accuracy, INPUT_SHAPE: shape, **measured}
 
 
 def _features(inside: Inside, private: Samples) -> Release:
     """h(x) of the private images in their order, and h; the head does not leave."""
+    started = time.perf_counter()
     inside.train()
+    seconds = time.perf_counter() - started
     h, _ = cut_at(inside.model, inside.recipe.cut)
     features = {"features": outputs(h, private.images, inside.device)}
     return Release(
@@ -172,7 +169,7 @@ def _features(inside: Inside, private: Samples) -> Release:
         features | prefixed("feature_encoder.", state(h)),
         prefixed(OWNER_MODEL, state(inside.model)),
         inside.rounds.resolved,
-        inside.facts(private),
+        inside.facts(private) | {SECONDS: seconds},
     )
 
 
@@ -239,13 +236,32 @@ def _batch_gradients(
         batch_statistics(model) as seen,
         objective(model, model, inside.recipe.cut, stack) as loss_of,
     ):
+
+        def gradient_of(images: Tensor, labels: Tensor) -> Tensors:
+            taken = torch.autograd.grad(loss_of(images, labels), parameters)
+            return dict(zip(names, taken, strict=True))
+
         for i in range(protocol.batches):
-            loss = loss_of(rows["images"][i].to(device), rows["labels"][i].to(device))
-            taken = dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+            batch = rows["images"][i].to(device), rows["labels"][i].to(device)
+            taken = _taken(gradient_of, batch, stack, inside.owner.stream(what="noise", batch=i))
             streams = gradient_streams(stack, inside.owner, batch=i)
             for name, gradient in protect(taken, stack, streams).items():
                 gradients[name][i] = gradient
     return gradients, {name: torch.stack(values) for name, values in seen.items()}
+
+
+def _taken(
+    gradient_of: Callable[[Tensor, Tensor], Tensors],
+    batch: tuple[Tensor, Tensor],
+    stack: Stack,
+    rng: Stream,
+) -> Mapping[str, Tensor]:
+    """One batch's gradient, or what a training defense makes of its images' own gradients."""
+    guard = stack.gradient_maker
+    if guard is None:
+        return gradient_of(*batch)
+    each = [gradient_of(image[None], label[None]) for image, label in zip(*batch, strict=True)]
+    return guard.gradient({name: torch.stack([own[name] for own in each]) for name in each[0]}, rng)
 
 
 @contextmanager

@@ -25,6 +25,12 @@ from harness.stages.training import cut_at, fit, fresh, seeded
 OWNER_MODEL = "owner_model."
 """Prefix, among a release's secrets, of the model that the owner trained inside."""
 
+MEASURE = "measure."
+"""Prefix, among a release's facts, of what its training defenses measured."""
+
+SECONDS = "training_seconds"
+"""The fact of a release, or of a training, that says how long the victim was trained."""
+
 INPUT_SHAPE = "input_shape"
 """The fact of a release that says what its victim takes, as in `1x28x28`."""
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
-from harness.api import CellFailed, Progress, Recipe, Stream, UsageError, Victim
+from harness.api import CellFailed, Loader, Progress, Recipe, Stream, UsageError, Victim
 from harness.api.errors import nearest
 from harness.api.plugins import silent
 from harness.stages.stack import Stack
@@ -92,17 +92,26 @@ class Batches:
     def _here(self, tensor: Tensor) -> Tensor:
         return tensor.to(self._device, self._dtype)
 
+    @property
+    def examples(self) -> int:
+        """Rows of one round."""
+        return self.images.shape[1]
+
     def __len__(self) -> int:
-        return len(spans(self.images.shape[1], self.batch_size))
+        return len(spans(self.examples, self.batch_size))
 
     def __iter__(self) -> Iterator[Batch]:
+        order = torch.randperm(self.examples, generator=self.generator)
+        return self.epoch_of(order[span] for span in spans(self.examples, self.batch_size))
+
+    def epoch_of(self, batches: Iterable[Tensor]) -> Iterator[Batch]:
+        """The next round in the given batches of row numbers."""
         round_ = self.epoch % len(self.images)
         self.epoch += 1
         images, labels = self._here(self.images[round_]), self._here(self.labels[round_])
-        order = torch.randperm(len(images), generator=self.generator).to(images.device)
-        for span in spans(len(images), self.batch_size):
-            rows = order[span]
-            yield images[rows], labels[rows]
+        for rows in batches:
+            here = rows.to(images.device)
+            yield images[here], labels[here]
 
 
 def spans(n: int, size: int) -> list[slice]:
@@ -125,7 +134,7 @@ def objective(
     -Σ_c y_c log softmax(f(x))_c, averaged over the batch (singularized mixup, equation 7).
     `model` is `blocks`, or whatever a defense wrapped around them.
     """
-    if not stack.training:
+    if not stack.penalties:
         yield lambda images, labels: cross_entropy(model(images), labels)
         return
     h, _ = cut_at(blocks, cut)
@@ -135,7 +144,7 @@ def objective(
     def penalised(images: Tensor, labels: Tensor) -> Tensor:
         loss = cross_entropy(model(images), labels)
         seen = hidden.pop()
-        return sum((guard.penalty(seen, labels) for _, guard in stack.training), start=loss)
+        return sum((guard.penalty(seen, labels) for guard in stack.penalties), start=loss)
 
     try:
         yield penalised
@@ -188,6 +197,7 @@ def fit(
     `images` [T,n,*shape] and soft `labels` [T,n,classes]. The stack's training defenses prepare
     the loop and add their penalties, its gradient defenses act on each batch's gradients.
     `stop_after` ends early, at that epoch of the recipe's schedule; 0 trains nothing.
+    On CUDA the loop runs channels-last and in bfloat16 where the device has it.
     Raises `CellFailed` when the loss is no number any more.
     """
     stack = stack or Stack()
@@ -227,14 +237,18 @@ def _run(
     epochs: int,
     progress: Progress,
 ) -> None:
-    model, optimizer, loader = _prepared(blocks, optimiser(blocks, recipe), material, stack)
+    model, optimizer, loader = _prepared(
+        blocks, optimiser(blocks, recipe), material, stack, epochs=epochs, stream=stream
+    )
     schedule = LambdaLR(optimizer, rate(recipe, recipe.epochs * len(material)))
     streams = gradient_streams(stack, stream)
+    mixed = mixed_precision(next(blocks.parameters()))
     with objective(model, blocks, recipe.cut, stack) as loss_of:
 
         def step(images: Tensor, labels: Tensor) -> Tensor:
             optimizer.zero_grad()
-            loss = loss_of(images, labels)
+            with mixed:
+                loss = loss_of(images, labels)
             loss.backward()  # type: ignore[no-untyped-call]
             if stack.gradient:
                 _protect_in_place(blocks, stack, streams)
@@ -248,6 +262,15 @@ def _run(
             progress(epoch, epochs, f"loss {loss:.3f}")
 
 
+def mixed_precision(like: Tensor) -> torch.autocast:
+    """bfloat16 where a CUDA device computes in it; float32 anywhere else.
+
+    A CPU gains nothing from it, and a model that was asked for in another type keeps that.
+    """
+    gains = like.is_cuda and like.dtype is torch.float32 and torch.cuda.is_bf16_supported(False)
+    return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=gains)
+
+
 def _mean_loss(step: Callable[[Tensor, Tensor], Tensor], loader: Iterable[Any]) -> float:
     """One epoch. The losses are read at its end: reading each would wait for the device."""
     losses = [step(images, labels) for images, labels in loader]
@@ -258,17 +281,29 @@ def _protect_in_place(blocks: nn.Sequential, stack: Stack, streams: Sequence[Str
     parameters = {name: p for name, p in blocks.named_parameters() if p.grad is not None}
     gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
     for name, gradient in protect(gradients, stack, streams).items():
-        parameters[name].grad = gradient
+        parameters[name].grad = _laid_out_like(parameters[name], gradient)
+
+
+def _laid_out_like(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """Fused optimisers read both by the parameter's strides, and are silently wrong elsewhere."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 def _prepared(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    loader: Iterable[Any],
+    loader: Loader,
     stack: Stack,
-) -> tuple[nn.Module, torch.optim.Optimizer, Iterable[Any]]:
-    for _, defense in stack.training:
-        model, optimizer, loader = defense.prepare(model, optimizer, loader)
+    *,
+    epochs: int,
+    stream: Stream,
+) -> tuple[nn.Module, torch.optim.Optimizer, Loader]:
+    """The parts of the loop as the stack's training defenses want them, one after another."""
+    for name, defense in stack.training:
+        rng = stream.stream(what="prepare", defense=name)
+        model, optimizer, loader = defense.prepare(model, optimizer, loader, epochs=epochs, rng=rng)
     return model, optimizer, loader
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.api import EncodingDefense, Samples, Splits, Stream
-from harness.scoring.intervals import proportion_interval
+from harness.api import Samples, Splits, Stream
+from harness.scoring.intervals import Interval, proportion_interval, t_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
     from torch import Tensor, nn
 
@@ -20,81 +19,127 @@ if TYPE_CHECKING:
 RECOMPUTE_WITH = 4096
 """Public images that BatchNorm statistics are recomputed on, at most."""
 
+PLAIN, ENCODED, RECOMPUTED = "plain", "encoded", "bn_recomputed"
+"""Ways to ask a victim: as it is; through the defense's own inference, which encodes test images;
+as it is, with BatchNorm statistics recomputed on clean public images."""
+
+
+class Accuracy(BaseModel):
+    """The share of test images named rightly, as a mean over trainings.
+
+    The interval, at 95 %, is Wilson's of the test images for one training, and Student's t of the
+    trainings for several.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mean: float
+    interval: Interval | None
+    trainings: tuple[float, ...]
+
 
 class Utility(BaseModel):
-    """Accuracies are shares of `n` test images; intervals are Wilson's, at 95 %."""
+    """Accuracies on `n` test images, by the way the victim is asked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     accuracy: float
-    """With the defense's own inference, where it has one."""
-    interval: tuple[float, float] | None
-    accuracy_bn_recomputed: float | None = None
-    """Plain inference, BatchNorm statistics recomputed on clean public images."""
+    """With the defense's own inference."""
+    interval: Interval | None
+    inference: str = PLAIN
+    """What the defense's own inference is."""
+    accuracies: dict[str, Accuracy] = {}
+    """By inference, the defense's own first."""
     chance: float
     """Of always naming the class most frequent in the test set."""
     n: int
     reference_accuracy: float | None = None
-    """Of the same victim trained on the unprotected release."""
-    reference_interval: tuple[float, float] | None = None
+    """Of the same victim trained as long on unprotected images, asked plainly."""
+    reference_interval: Interval | None = None
+    reference_accuracies: dict[str, Accuracy] = {}
 
-    def beside(self, reference: Utility) -> Utility:
-        """The same, with the accuracy of the victim trained on the unprotected release."""
-        return self.model_copy(
-            update={
-                "reference_accuracy": reference.accuracy,
-                "reference_interval": reference.interval,
-            }
-        )
+
+class Right(BaseModel):
+    """What one trained victim got right: counts out of `n`, by the way it was asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    inference: str
+    counts: dict[str, int]
+    chance: float
+    n: int
+
+
+def summed_up(own: Sequence[Right], reference: Sequence[Right]) -> Utility:
+    """One utility of a victim's trainings, beside those on unprotected images."""
+    first, accuracies, unprotected = own[0], _accuracies(own), _accuracies(reference)
+    return Utility(
+        accuracy=accuracies[first.inference].mean,
+        interval=accuracies[first.inference].interval,
+        inference=first.inference,
+        accuracies=accuracies,
+        chance=first.chance,
+        n=first.n,
+        reference_accuracy=unprotected[PLAIN].mean,
+        reference_interval=unprotected[PLAIN].interval,
+        reference_accuracies=unprotected,
+    )
+
+
+def _accuracies(trainings: Sequence[Right]) -> dict[str, Accuracy]:
+    return {way: _accuracy(trainings, way) for way in trainings[0].counts}
+
+
+def _accuracy(trainings: Sequence[Right], way: str) -> Accuracy:
+    shares = tuple(right.counts[way] / right.n for right in trainings)
+    first = trainings[0]
+    alone = len(shares) == 1
+    interval = proportion_interval(first.counts[way], first.n) if alone else t_interval(shares)
+    return Accuracy(mean=sum(shares) / len(shares), interval=interval, trainings=shares)
 
 
 def utility(
-    model: nn.Sequential,
-    splits: Splits,
-    stack: Stack,
-    stream: Stream,
-    device: torch.device,
-    *,
-    embed: Callable[[Tensor], Tensor] | None = None,
-) -> Utility:
+    model: nn.Sequential, splits: Splits, stack: Stack, stream: Stream, device: torch.device
+) -> Right:
     """What `model`, on `device` and in evaluation mode, makes of the test images.
 
-    `stream` feeds a defense that encodes before inference; `embed` is the release's space.
-    The model is left as it is.
+    `stream` feeds a defense that encodes before inference. The model is left as it is.
     """
-    from harness.stages.inference import correct
-    from harness.stages.release import embedded
+    from harness.stages.inference import correct, outputs
+    from harness.stages.release import standardised
 
-    test = embedded(splits.test, splits.scale, embed)
-    logits = _logits(model, test, splits, stack, stream=stream, device=device, embed=embed)
-    right = correct(logits, test.labels)
-    return Utility(
-        accuracy=right / len(test),
-        interval=proportion_interval(right, len(test)),
-        accuracy_bn_recomputed=_recomputed_accuracy(model, test, splits, device, embed),
+    test = standardised(splits.test, splits.scale)
+    encoded = _encoded_logits(model, test, splits, stack, stream, device)
+    logits = {
+        **({ENCODED: encoded} if encoded is not None else {}),
+        PLAIN: outputs(model, test.images, device),
+        **_recomputed_logits(model, test, splits, device),
+    }
+    return Right(
+        inference=PLAIN if encoded is None else ENCODED,
+        counts={way: correct(found, test.labels) for way, found in logits.items()},
         chance=test.labels.bincount().max().item() / len(test),
         n=len(test),
     )
 
 
-def _logits(
+def _encoded_logits(
     model: nn.Sequential,
     test: Samples,
     splits: Splits,
     stack: Stack,
-    *,
     stream: Stream,
     device: torch.device,
-    embed: Callable[[Tensor], Tensor] | None,
-) -> Tensor:
+) -> Tensor | None:
+    """The defense's own inference, batch by batch; None where it asks plainly."""
     from harness.stages.inference import outputs
-    from harness.stages.release import embedded
+    from harness.stages.release import standardised
 
-    if stack.encoding is None or _infers_plainly(stack.encoding[1]):
-        return outputs(model, test.images, device)
+    if stack.encoding is None or not stack.encoding[1].infers:
+        return None
     defense, rng = stack.encoding[1], stream.stream(what="inference")
     private, public = (
-        embedded(part, splits.scale, embed).map(lambda images: images.to(device))
+        standardised(part, splits.scale).map(lambda images: images.to(device))
         for part in (splits.private, splits.public)
     )
     return outputs(
@@ -102,26 +147,18 @@ def _logits(
     )
 
 
-def _infers_plainly(defense: EncodingDefense[Any]) -> bool:
-    return type(defense).infer is EncodingDefense.infer
-
-
-def _recomputed_accuracy(
-    model: nn.Sequential,
-    test: Samples,
-    splits: Splits,
-    device: torch.device,
-    embed: Callable[[Tensor], Tensor] | None,
-) -> float | None:
-    """Plain accuracy with clean BatchNorm statistics; None without BatchNorm or public images."""
-    from harness.stages.inference import correct, outputs
-    from harness.stages.release import embedded
+def _recomputed_logits(
+    model: nn.Sequential, test: Samples, splits: Splits, device: torch.device
+) -> Mapping[str, Tensor]:
+    """Plain inference with clean BatchNorm statistics; nothing without BatchNorm."""
+    from harness.stages.inference import outputs
+    from harness.stages.release import standardised
 
     if not _has_batchnorm(model) or len(splits.public) < 2:
-        return None
-    public = embedded(splits.public[:RECOMPUTE_WITH], splits.scale, embed)
+        return {}
+    public = standardised(splits.public[:RECOMPUTE_WITH], splits.scale)
     clean = with_statistics_of(model, public.images, device)
-    return correct(outputs(clean, test.images, device), test.labels) / len(test)
+    return {RECOMPUTED: outputs(clean, test.images, device)}
 
 
 def _has_batchnorm(model: nn.Module) -> bool:

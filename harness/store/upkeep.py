@@ -10,6 +10,8 @@ from typing import Any
 
 from harness.api.errors import IntegrityError
 from harness.store.artifacts import FACTS, Store
+from harness.store.features import FOLDER as FEATURES
+from harness.store.features import damaged
 from harness.store.paths import cache_root, disk_errors
 from harness.store.records import Records
 
@@ -25,8 +27,14 @@ def summary() -> dict[str, Any]:
             count, size = stages.get(folder.parent.name, (0, 0))
             stages[folder.parent.name] = (count + 1, size + _bytes(folder))
         records = len(list((root / "records").glob("*.json")))
-        assets = _bytes(root / "assets")
-    return {"root": str(root), "artifacts": stages, "records": records, "assets_bytes": assets}
+        assets, features = _bytes(root / "assets"), _bytes(root / FEATURES)
+    return {
+        "root": str(root),
+        "artifacts": stages,
+        "records": records,
+        "features_bytes": features,
+        "assets_bytes": assets,
+    }
 
 
 def _artifact_folders(root: Path) -> Iterator[Path]:
@@ -34,12 +42,19 @@ def _artifact_folders(root: Path) -> Iterator[Path]:
         yield path.parent
 
 
+def _feature_folders(root: Path) -> list[Path]:
+    return sorted(path for path in (root / FEATURES).glob("*") if path.is_dir())
+
+
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def prune(days: float) -> tuple[int, int]:
-    """Drop artifacts unused for `days`, and what killed runs left; returns count and bytes."""
+    """Drop artifacts and features unused for `days`, and what killed runs left.
+
+    Returns how many were dropped, and their bytes.
+    """
     root = cache_root()
     horizon = time.time() - days * DAY
     count = size = 0
@@ -48,6 +63,10 @@ def prune(days: float) -> tuple[int, int]:
             if folder.stat().st_mtime <= horizon:
                 count, size = count + 1, size + _bytes(folder)
                 Store(root).remove(folder)
+        for folder in _feature_folders(root):
+            if folder.stat().st_mtime <= horizon:
+                count, size = count + 1, size + _bytes(folder)
+                shutil.rmtree(folder)
         for left in (root / "tmp").glob("*"):
             if left.stat().st_mtime <= min(horizon, time.time() - DAY):
                 shutil.rmtree(left, ignore_errors=True)
@@ -65,6 +84,11 @@ def verify(*, remove: bool) -> list[str]:
             faults.append(str(error).partition(". `")[0])
             if remove:
                 Store(root).remove(folder)
+    for folder in _feature_folders(root):
+        if spoilt := damaged(folder):
+            faults.append(f"{folder}: {spoilt} rows of features do not have their hash")
+            if remove:
+                shutil.rmtree(folder)
     for path in sorted((root / "records").glob("*.json")):
         try:
             Records(root).load(path)

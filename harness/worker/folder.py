@@ -45,6 +45,8 @@ class Frame(BaseModel):
     threat_model: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    low: float | None = 0.0
+    high: float | None = 1.0
     shape: tuple[int, ...]
     input_shape: tuple[int, ...] = ()
     classes: int
@@ -66,7 +68,7 @@ class Frame(BaseModel):
     @property
     def scale(self) -> Scale:
         """The dataset's scale."""
-        return Scale(self.mean, self.std)
+        return Scale(self.mean, self.std, self.low, self.high)
 
 
 def write_folder(

@@ -16,6 +16,7 @@ OFFERED = {
     ("attacks", "lookup"),
     ("datasets", "stripes"),
     ("metrics", "max_error"),
+    ("spaces", "corners"),
 }
 
 
@@ -32,7 +33,12 @@ CELLS = {
     "blurred gradients": cell("clip+blur", "firstlayer"),
     "gradients of batches": cell("none", "firstlayer", "--batch-size", "5"),
     "candidates": cell("blur", "lookup", "--threat-model", "candidates"),
-    "utility": cell("smallhidden+clip+blur", "sharpen", "--only", "utility"),
+    "utility": cell("smallhidden+clip+blur", "sharpen", "--only", "utility", "--repeats", "2"),
+    "a space": cell(
+        *("singmix[radius=0]", "linear", "--space", "corners"),
+        *("--metrics", "snr_db,ssim,max_error"),
+    ),
+    "features in a space": cell("none", "linear", "--space", "corners", "--release", "features"),
 }
 
 
@@ -80,6 +86,39 @@ def test_encodings_say_nothing_of_a_defense_that_acts_later(machine):
     assert outcome.json["error"].startswith(
         "'sharpen' reads encodings; what is released under 'clip'"
     )
+
+
+def test_a_space_is_judged_in_its_own_features(records):
+    """Noiseless mixtures of known weights and sources are solved, wherever they live."""
+    record = records["a space"]
+    assert record["space"]["name"] == "corners"
+    assert snr(record)["mean"] > 10 > snr(record)["null"]
+    assert "'corners' holds features" in record["privacy"]["ssim"]["unavailable"]
+    assert "'corners' holds features" in record["privacy"]["max_error"]["unavailable"]
+    assert record["utility"]["reference_accuracy"] > 0.3
+
+
+def test_a_victim_in_a_space_releases_features_of_features(records):
+    record = records["features in a space"]
+    assert record["release_kind"] == "features"
+    assert snr(record)["n"] == record["splits"]["targets"]
+
+
+def test_features_are_extracted_once(machine, records):
+    (again,) = machine.series([cell("blur", "identity", "--space", "corners", "--seed", "0")])
+    assert "features" not in again.json["timing"] or again.json["timing"]["features"] < 1
+    held = machine.harness("cache", "info", "--json").json
+    assert held["features_bytes"] > 0
+    assert machine.harness("cache", "verify").code == 0
+
+
+def test_several_trainings_are_averaged(records):
+    utility = records["utility"]["utility"]
+    (plain,) = [utility["accuracies"]["plain"]]
+    assert len(plain["trainings"]) == 2
+    assert utility["accuracy"] == pytest.approx(sum(plain["trainings"]) / 2)
+    assert records["utility"]["timing"]["training ratio"] > 0
+    assert records["utility"]["measures"]["separability.across.mean"] > 0
 
 
 def test_features_tell_more_than_a_guess(records):

@@ -47,8 +47,8 @@ SPOILT = {
 LIMITS = ("--megabytes", "1000")
 SEED, SECRET = 3, b"an owner's own key, of 31 bytes"
 FRAME = {
-    *("attack", "granted", "threat_model", "mean", "std", "shape", "input_shape", "classes"),
-    *("n_private", "encoder", "victim", "protocol", "key"),
+    *("attack", "granted", "threat_model", "mean", "std", "low", "high", "shape"),
+    *("input_shape", "classes", "n_private", "encoder", "victim", "protocol", "key"),
     *("device", "seconds", "megabytes", "threads"),
 }
 """What a view may say besides tensors: whatever is new here has to be thought about."""

@@ -132,7 +132,7 @@ def test_a_defense_stands_once(known):
         ("defense", "singmx", "Unknown defense 'singmx'. Did you mean 'singmix'?"),
         ("attack", "flexble", "Unknown attack 'flexble'. Did you mean 'flexible'?"),
         ("dataset", "fashion-mni", "Unknown dataset 'fashion-mni'. Did you mean 'fashion-mini'?"),
-        ("public", "cifar", "Unknown dataset 'cifar'. Did you mean 'cifar10'?"),
+        ("public", "mnst", "Unknown dataset 'mnst'. Did you mean 'mnist'?"),
         ("victim", "resnet", "Unknown victim 'resnet'. Did you mean 'resnet18'?"),
         ("space", "pixel", "Unknown space 'pixel'. Did you mean 'pixels'?"),
         ("threat_model", "inform", "Unknown threat model 'inform'. Did you mean 'informed'?"),

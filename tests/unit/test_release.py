@@ -16,13 +16,13 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.stages.release import ReleaseProtocol, embedded, release
+from harness.stages.release import ReleaseProtocol, release, standardised
 from harness.stages.stack import Stack
 from harness.stages.train import input_shape, restore, restore_encoder, train, under
 from harness.stages.training import cut_at
 
 DATA = splits()
-PRIVATE = embedded(DATA.private, DATA.scale, None)
+PRIVATE = standardised(DATA.private, DATA.scale)
 ENCODINGS, FEATURES, GRADIENTS = ReleaseKind
 
 
@@ -140,14 +140,6 @@ def test_without_a_defense_the_standardised_images_leave_in_a_secret_order():
     assert torch.equal(out.tensors["labels"][0], one_hot(PRIVATE.labels[own], 10).float())
     assert torch.equal(out.secrets["weights"], torch.ones(1, 24, 1))
     assert out.resolved == {}
-
-
-def test_a_space_embeds_before_the_defense_encodes():
-    halved = made(stack=PLAIN, embed=lambda images: images[..., ::2, ::2] - 0.5)
-    assert halved.tensors["encodings"].shape == (1, 24, 1, 14, 14)
-    own = halved.secrets["sources"][0, :, 0]
-    expected = DATA.private[own].unit().images[..., ::2, ::2] - 0.5
-    assert torch.equal(halved.tensors["encodings"][0], expected)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,14 @@
 
 import pytest
 import torch
-from views import MIXTURE, SCALE, attack, clothes, released, snr, stream, view_of
+from views import MIXTURE, attack, clothes, released, snr, stream, view_of
 
-from harness.api import AssetFolder, Channel, Config, Samples
+from harness.api import Channel, Config, Samples
 from harness_plugins.attacks.identity.rescale import Identity
 from harness_plugins.attacks.nearest.search import Nearest
 from harness_plugins.defenses.none.encode import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
-from harness_plugins.spaces.pixels import Pixels
 
 PUBLIC = clothes(300, 1000)
 
@@ -84,9 +83,3 @@ def test_nearest_compares_features_with_features():
     }
     found = attack(Nearest(Config()), view_of(channels, private))
     assert torch.equal(found.images, private.images)
-
-
-def test_pixels_standardise():
-    images = torch.rand(4, 1, 5, 5)
-    embedded = Pixels(Config()).embed(images, SCALE, AssetFolder({}))
-    torch.testing.assert_close(SCALE.restore(embedded), images)

@@ -14,7 +14,7 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.stages.release import embedded
+from harness.stages.release import standardised
 from harness.stages.stack import Stack
 from harness.stages.train import restore, restore_encoder, state
 from harness.stages.training import (
@@ -32,7 +32,7 @@ from harness.stages.training import (
 @pytest.fixture(scope="module")
 def material():
     data = splits()
-    private = embedded(data.private, data.scale, None)
+    private = standardised(data.private, data.scale)
     return private.images[None], one_hot(private.labels, 10).float()[None]
 
 
@@ -53,7 +53,7 @@ class Shrinks(TrainingDefense[Config]):
 class TenthOfTheRate(TrainingDefense[Config]):
     """Replaces the optimiser before the first step."""
 
-    def prepare(self, model, optimizer, loader):
+    def prepare(self, model, optimizer, loader, *, epochs, rng):
         return model, torch.optim.SGD(model.parameters(), lr=1e-9), loader
 
 
@@ -225,7 +225,7 @@ def test_stopping_early_is_a_part_of_the_whole_training(material):
     seen = []
 
     class Watches(TrainingDefense[Config]):
-        def prepare(self, model, optimizer, loader):
+        def prepare(self, model, optimizer, loader, *, epochs, rng):
             seen.append(optimizer)
             return model, optimizer, loader
 

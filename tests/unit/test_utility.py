@@ -6,14 +6,23 @@ from small_fashion import BOARD, CPU, built_in, same, splits, tiny
 
 from harness.api import Config, Encoded, EncodingDefense
 from harness.stages.inference import outputs
-from harness.stages.release import embedded
+from harness.stages.release import standardised
 from harness.stages.stack import Stack
 from harness.stages.train import state
 from harness.stages.training import fresh
-from harness.stages.utility import Utility, utility, with_statistics_of
+from harness.stages.utility import (
+    ENCODED,
+    PLAIN,
+    RECOMPUTED,
+    Right,
+    Utility,
+    summed_up,
+    utility,
+    with_statistics_of,
+)
 
 DATA = splits(private=16, public=48, test=60)
-TEST = embedded(DATA.test, DATA.scale, None)
+TEST = standardised(DATA.test, DATA.scale)
 
 
 class Inverts(EncodingDefense[Config]):
@@ -38,15 +47,27 @@ def measured(model, stack=Stack(), **options):  # noqa: B008
     return utility(model, DATA, stack, BOARD, CPU, **options)
 
 
+def of(*trainings):
+    """The utility of these trainings, beside an unprotected victim that is always right."""
+    perfect = Right(inference=PLAIN, counts={PLAIN: 60}, chance=0.1, n=60)
+    return summed_up(trainings, [perfect])
+
+
+def recomputed(model):
+    """The share of right answers with clean BatchNorm statistics."""
+    found = measured(model)
+    return found.counts[RECOMPUTED] / found.n
+
+
 def test_accuracy_is_the_share_of_right_answers(model):
     right = (model(TEST.images).argmax(dim=1) == TEST.labels).float().mean().item()
-    assert measured(model).accuracy == pytest.approx(right)
+    assert of(measured(model)).accuracy == pytest.approx(right)
     assert measured(model).n == 60
 
 
 def test_the_interval_is_wilsons(model):
     """(p + z²/2n ± z·sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n), with z = 1.959964."""
-    found = measured(model)
+    found = of(measured(model))
     p, n, z = found.accuracy, found.n, 1.959964
     middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     expected = ((middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
@@ -60,23 +81,27 @@ def test_chance_names_the_largest_class(model):
 def test_a_defense_with_its_own_inference_is_asked_first(model):
     stack = Stack(encoding=("inverts", Inverts(Config())))
     lowest = (model(TEST.images).argmin(dim=1) == TEST.labels).float().mean().item()
-    found = measured(model, stack)
+    found = of(measured(model, stack))
+    assert found.inference == ENCODED
     assert found.accuracy == pytest.approx(lowest)
-    assert found.accuracy_bn_recomputed == measured(model).accuracy_bn_recomputed
+    plain = of(measured(model))
+    assert list(found.accuracies) == [ENCODED, PLAIN, RECOMPUTED]
+    assert found.accuracies[PLAIN] == plain.accuracies[PLAIN]
+    assert found.accuracies[RECOMPUTED] == plain.accuracies[RECOMPUTED]
 
 
 def test_recomputing_batchnorm_leaves_the_model_and_its_mode_alone(model):
     before = state(model)
     torch.manual_seed(4)
     random = torch.random.get_rng_state()
-    assert measured(model).accuracy_bn_recomputed is not None
+    assert recomputed(model) > 0
     assert same(before, state(model))
     assert not model.training
     assert torch.equal(random, torch.random.get_rng_state())
 
 
 def test_recomputed_statistics_are_those_of_the_clean_images(model):
-    public = embedded(DATA.public, DATA.scale, None).images
+    public = standardised(DATA.public, DATA.scale).images
     clean = with_statistics_of(model, public, CPU)
     entering = model.body.conv(public).permute(1, 0, 2, 3).flatten(1)
     torch.testing.assert_close(clean.body.norm.running_mean, entering.mean(dim=1))
@@ -86,33 +111,35 @@ def test_recomputed_statistics_are_those_of_the_clean_images(model):
 def test_recomputing_heals_statistics_of_other_images(model):
     """The effect behind it: good weights with the statistics of loud encodings look bad."""
     healthy = outputs(
-        with_statistics_of(model, embedded(DATA.public, DATA.scale, None).images, CPU),
+        with_statistics_of(model, standardised(DATA.public, DATA.scale).images, CPU),
         TEST.images,
         CPU,
     )
     model.body.norm.running_var.mul_(1e6)
     model.body.norm.running_mean.add_(100)
     right = (healthy.argmax(dim=1) == TEST.labels).float().mean().item()
-    assert measured(model).accuracy_bn_recomputed == pytest.approx(right)
+    assert recomputed(model) == pytest.approx(right)
 
 
 def test_a_victim_without_batchnorm_has_nothing_to_recompute():
     plain = fresh(built_in("mlp", width=8), (1, 28, 28), 10, BOARD, device=CPU).eval()
-    assert measured(plain).accuracy_bn_recomputed is None
+    assert list(measured(plain).counts) == [PLAIN]
 
 
-def test_a_space_is_entered_before_the_victim():
-    half = fresh(built_in("mlp", width=8), (1, 14, 14), 10, BOARD, device=CPU).eval()
-    found = measured(half, embed=lambda images: images[..., ::2, ::2])
-    small = DATA.test.unit().images[..., ::2, ::2]
-    assert found.accuracy == pytest.approx(
-        (half(small).argmax(dim=1) == DATA.test.labels).float().mean().item()
-    )
+def test_several_trainings_have_a_mean_and_students_interval():
+    """mean ± t(.975, 2)·s/√3, with t = 4.302653."""
+    trainings = [
+        Right(inference=PLAIN, counts={PLAIN: hits}, chance=0.1, n=60) for hits in (30, 36, 42)
+    ]
+    found = of(*trainings)
+    reach = 4.302653 * 0.1 / 3**0.5
+    assert found.accuracy == pytest.approx(0.6)
+    assert found.interval == pytest.approx((0.6 - reach, 0.6 + reach), abs=1e-6)
+    assert found.accuracies[PLAIN].trainings == pytest.approx((0.5, 0.6, 0.7))
 
 
 def test_a_utility_stands_beside_its_reference(model):
-    found = measured(model)
-    reference = found.model_copy(update={"accuracy": 0.9, "interval": (0.8, 0.95)})
-    both = found.beside(reference)
-    assert (both.reference_accuracy, both.reference_interval) == (0.9, (0.8, 0.95))
-    assert Utility.model_validate_json(both.model_dump_json()) == both
+    found = of(measured(model))
+    assert found.reference_accuracy == 1.0
+    assert found.reference_interval == found.reference_accuracies[PLAIN].interval
+    assert Utility.model_validate_json(found.model_dump_json()) == found

@@ -6,10 +6,11 @@ from small_fashion import BOARD, CPU, OWNER, built_in, splits
 
 from harness.api import ReleaseKind, UsageError
 from harness.stages.inference import correct, outputs
-from harness.stages.release import ReleaseProtocol, embedded, release
+from harness.stages.release import ReleaseProtocol, release, standardised
 from harness.stages.stack import Stack
 from harness.stages.train import train
 from harness.stages.training import cut_at
+from harness_plugins.victims.normalisation import normalisation
 
 NAMES = ["cnn", "mlp", "lenet5", "resnet18"]
 NARROW = {"cnn": {"width": 4}, "mlp": {"width": 8}, "lenet5": {}, "resnet18": {"width": 4}}
@@ -32,6 +33,23 @@ def test_every_block_is_a_cut_and_the_parts_compose_to_the_whole(name):
     for block in blocks[:-1]:
         h, g = cut_at(model, block)
         assert torch.equal(g(h(images)), model(images))
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet18"])
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 28, 28)])
+def test_with_norm_group_an_image_is_seen_alone(name, shape):
+    """Logits do not depend on the other images of the batch, and do on the image."""
+    model = built_in(name, **NARROW[name], norm="group").build(shape, 10)
+    images = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model(images)[:1], model(images[:1]), atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(model(images)[0], model(images)[1], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups"), [(1, 1), (4, 2), (7, 1), (32, 16), (48, 24), (64, 32), (512, 32)]
+)
+def test_groups_share_the_channels_by_two_or_more(channels, groups):
+    assert normalisation("group", channels).num_groups == groups
 
 
 def test_lenet5_is_cut_after_its_second_convolution_as_in_mixcon():
@@ -65,5 +83,5 @@ def test_the_default_victim_learns_fashion_in_seconds():
         device=CPU,
     )
     model = train(plain, victim, 10, BOARD, CPU)
-    test = embedded(data.test, data.scale, None)
+    test = standardised(data.test, data.scale)
     assert correct(outputs(model, test.images, CPU), test.labels) > 800

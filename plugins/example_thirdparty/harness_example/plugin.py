@@ -12,6 +12,7 @@ from harness.api import (
     DatasetSpec,
     DefenseSpec,
     MetricSpec,
+    SpaceSpec,
     Stage,
     hookimpl,
 )
@@ -33,6 +34,12 @@ class ClipConfig(Config):
     """How long a gradient may be."""
 
     norm: float = Field(1.0, gt=0, description="largest Euclidean norm over all parameters")
+
+
+class CornersConfig(Config):
+    """How large the corner-like patches are."""
+
+    side: int = Field(4, ge=2, le=28, description="pixels a side of each patch")
 
 
 class FeatureMeanConfig(Config):
@@ -167,5 +174,22 @@ def harness_metrics() -> list[MetricSpec]:
             formula="max |x - x^|",
             leaks_more="lower",
             range=(0.0, 1.0),
+        )
+    ]
+
+
+@hookimpl
+def harness_spaces() -> list[SpaceSpec]:
+    """One space."""
+    return [
+        SpaceSpec(
+            name="corners",
+            version="1",
+            summary="differences of neighbouring patches' brightness, right and below",
+            reference="textbook example: a Haar wavelet without its mean",
+            factory="harness_example.space:Corners",
+            config=CornersConfig,
+            formula="z = (p(i, j) - p(i, j+1), p(i, j) - p(i+1, j)), p: mean of side x side pixels",
+            example="--space 'corners[side=7]'",
         )
     ]

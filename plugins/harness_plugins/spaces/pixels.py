@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.api import AssetFolder, Config, Scale, Space, SpaceSpec, hookimpl
+from harness.api import AssetFolder, Config, Space, SpaceSpec, hookimpl
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 class Pixels(Space[Config]):
-    """Images themselves, standardised with their dataset's mean and deviation."""
+    """Images themselves, which the engine standardises with their dataset's mean and deviation."""
 
-    def embed(self, images: Tensor, scale: Scale, assets: AssetFolder) -> Tensor:
-        """Images [n, c, h, w] in [0,1] to the same shape, standardised."""
-        return scale.standardise(images)
+    def embed(self, images: Tensor, assets: AssetFolder) -> Tensor:
+        """Images [b, c, h, w], unchanged."""
+        return images
 
 
 @hookimpl
@@ -30,6 +30,7 @@ def harness_spaces() -> list[SpaceSpec]:
             "appendix E, table 5",
             factory="harness_plugins.spaces.pixels:Pixels",
             formula="z = (x - mean) / std, per channel",
-            example="harness run --space pixels",
+            example="harness evaluate --space pixels",
+            extracts=False,
         )
     ]

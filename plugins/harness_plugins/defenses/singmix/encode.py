@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from harness.api import Encoded, EncodingDefense, Samples, Secrets, Stream, Table
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.calibration import measure_spread
-from harness_plugins.defenses.singmix.rows import at_resolution, flat_rows
+from harness_plugins.defenses.singmix.covering import Covering
+from harness_plugins.mixing import mix_labels
 from harness_plugins.soft_labels import one_hot_labels
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-# Numbers of one block in float64: with its noise and its two images about 10 MB of scratch.
-_BLOCK = 1 << 18
 
 
 class Singmix(EncodingDefense[SingmixConfig]):
@@ -34,9 +30,11 @@ class Singmix(EncodingDefense[SingmixConfig]):
         radius = self._radius(private.images)
         partners = rng.permutation(n)
         weights = draw_weights(n, self.config.alpha, rng)
-        images = self._mix(private.images, partners, weights, radius, rng)
-        labels = _mix_labels(one_hot_labels(private, public), partners, weights)
         sources = torch.stack([torch.arange(n), partners], 1)
+        gaussian = self.config.noise == "gaussian"
+        covering = Covering(partners, weights, radius, gaussian, self.config.resolution)
+        labels = mix_labels(one_hot_labels(private, public), sources, weights)
+        images = covering.apply(private.images, rng)
         return Encoded(images, labels, Secrets(weights, sources), {"radius": radius})
 
     def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
@@ -60,36 +58,6 @@ class Singmix(EncodingDefense[SingmixConfig]):
         spread = measure_spread(images, self.config.resolution)
         return spread.radius(self.config.tau, self.config.alpha)
 
-    def _mix(
-        self, images: Tensor, partners: Tensor, weights: Tensor, radius: float, rng: Stream
-    ) -> Tensor:
-        """[n, *shape] float32, in blocks: scratch stays small beside the result."""
-        shape = at_resolution(images[:1], self.config.resolution).shape[1:]
-        mixed = torch.empty(len(images), *shape)
-        rows = mixed.flatten(1)
-        step = max(1, _BLOCK // rows.shape[1])
-        for start in range(0, len(images), step):
-            block = slice(start, start + step)
-            partner = flat_rows(images[partners[block]], self.config.resolution).double()
-            if radius > 0:
-                partner += self._noise(*partner.shape, radius=radius, rng=rng)
-            first, second = weights[block].double().split(1, dim=1)
-            own = flat_rows(images[block], self.config.resolution).double()
-            rows[block] = (own * first + partner * second).float()
-        return mixed.to(images.device)
-
-    def _noise(self, n: int, d: int, *, radius: float, rng: Stream) -> Tensor:
-        """[n, d] float64 of norm `radius`, exactly or in expectation.
-
-        Scaled in float64: rounded once, with the encoding. NumPy sums in one thread, so the
-        norm does not depend on how many there are.
-        """
-        noise = rng.normal(n, d).double()
-        if self.config.noise == "gaussian":
-            return noise.mul_(radius / math.sqrt(d))
-        norms = np.sqrt(np.einsum("ij,ij->i", noise.numpy(), noise.numpy()))
-        return noise.mul_(torch.from_numpy(radius / norms).view(-1, 1))
-
 
 def draw_weights(n: int, alpha: float, rng: Stream) -> Tensor:
     """[n, 2] float32 that sum to exactly 1: two uniforms, normalised, redrawn above `alpha`.
@@ -104,9 +72,3 @@ def draw_weights(n: int, alpha: float, rng: Stream) -> Tensor:
     pair = torch.stack([large, 1 - large], 1)
     heads = rng.uniform(n) < 0.5
     return torch.where(heads.view(-1, 1), pair, pair.flip(1))
-
-
-def _mix_labels(labels: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
-    first, second = weights.to(labels.device).split(1, dim=1)
-    mixed: Tensor = labels * first + labels[partners] * second
-    return mixed

@@ -19,6 +19,7 @@ def harness_metrics() -> list[MetricSpec]:
             leaks_more="higher",
             range=(-120.0, 120.0),
             unit="dB",
+            of="anything",
         ),
         MetricSpec(
             name="psnr",
@@ -50,5 +51,6 @@ def harness_metrics() -> list[MetricSpec]:
             formula="⟨x,x̂⟩ / (‖x‖·‖x̂‖); undefined where ‖x‖ = 0",
             leaks_more="higher",
             range=(-1.0, 1.0),
+            of="anything",
         ),
     ]

@@ -18,5 +18,6 @@ def harness_metrics() -> list[MetricSpec]:
             leaks_more="higher",
             range=(0.0, 1.0),
             unit="proportion",
+            of="anything",
         )
     ]

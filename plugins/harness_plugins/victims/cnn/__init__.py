@@ -5,10 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.api import Recipe, VictimSpec, hookimpl
+from harness_plugins.victims.normalisation import NORM_CHOICE, Norm
 
 
 class CnnConfig(Recipe):
-    """Two convolutions of stride 2 with BatchNorm, of `width` and 2·`width` channels."""
+    """Two convolutions of stride 2 with a norm, of `width` and 2·`width` channels."""
 
     epochs: int = 30
     batch_size: int = 64
@@ -16,6 +17,7 @@ class CnnConfig(Recipe):
     weight_decay: float = 1e-2
     cut: str = "conv2"
     width: int = Field(32, ge=1)
+    norm: Norm = Field("batch", description=NORM_CHOICE)
 
 
 @hookimpl

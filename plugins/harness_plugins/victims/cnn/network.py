@@ -10,6 +10,7 @@ from torch import nn
 from harness.api import Victim
 from harness_plugins.victims.cnn import CnnConfig
 from harness_plugins.victims.image_shape import require_image
+from harness_plugins.victims.normalisation import Norm, normalisation
 
 
 class Cnn(Victim[CnnConfig]):
@@ -22,19 +23,19 @@ class Cnn(Victim[CnnConfig]):
         quarter = math.prod(math.ceil(side / 4) for side in sides)
         return nn.Sequential(
             OrderedDict(
-                conv1=_block(channels, width),
-                conv2=_block(width, 2 * width),
+                conv1=_block(channels, width, self.config.norm),
+                conv2=_block(width, 2 * width, self.config.norm),
                 flatten=nn.Flatten(),
                 head=nn.Linear(2 * width * quarter, classes),
             )
         )
 
 
-def _block(inputs: int, outputs: int) -> nn.Sequential:
+def _block(inputs: int, outputs: int, norm: Norm) -> nn.Sequential:
     return nn.Sequential(
         OrderedDict(
             conv=nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False),
-            norm=nn.BatchNorm2d(outputs),
+            norm=normalisation(norm, outputs),
             act=nn.ReLU(),
         )
     )

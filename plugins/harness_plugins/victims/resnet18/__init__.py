@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.api import Recipe, VictimSpec, hookimpl
+from harness_plugins.victims.normalisation import NORM_CHOICE, Norm
 
 
 class ResNet18Config(Recipe):
@@ -16,6 +17,7 @@ class ResNet18Config(Recipe):
     schedule: str = "step"
     cut: str = "layer2"
     width: int = Field(64, ge=1)
+    norm: Norm = Field("batch", description=NORM_CHOICE)
 
 
 @hookimpl

@@ -1,0 +1,268 @@
+"""How fast images are encoded, beside plain PyTorch and beside a copy of the same bytes.
+
+    python benchmarks/encoding.py [--threads 2 1] [--images 50000] [--repeats 3] [--json]
+
+Times are the best of several repeats of one run, in which the copy, the defense and the PyTorch
+version of its law take turns. The PyTorch versions are below: whole tensors, few lines each, and
+randomness without a key. That of cross-dataset mixtures leaves out the search for patches that
+are not flat. The radius of singmix is given: it is calibrated once for a release, not once a
+round. Memory is the peak of a fresh process above what it held with its input, over the bytes of
+the release (at most 2); on Linux alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample, one_hot
+
+from harness.api import AssetUnavailable, Config, Samples
+from harness.assets.lookup import folder
+from harness.rng import KeyedStream
+from harness.store.paths import cache_root
+from harness_plugins.datasets.cifar10 import CIFAR10
+from harness_plugins.datasets.cifar10.dataset import SCALE, Cifar10
+
+IMAGES, PUBLIC, CLASSES, RADIUS = 50_000, 10_000, 10, 86.9
+
+
+def plain_weights(n: int, k: int) -> Tensor:
+    weights = torch.rand(n, k)
+    weights /= weights.sum(1, keepdim=True)
+    while (above := weights.amax(1) > 0.65).any():
+        again = torch.rand(int(above.sum()), k)
+        weights[above] = again / again.sum(1, keepdim=True)
+    return weights
+
+
+def plain_mixup(
+    private: Samples, k: int, mixed: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Images, labels and all k weights, where only `mixed` of the k are private."""
+    x, y = private.images, one_hot(private.labels, CLASSES).float()
+    weights = plain_weights(len(x), k)
+    images, labels = weights[:, :1, None, None] * x, weights[:, :1] * y
+    for j in range(1, mixed or k):
+        partners = torch.randperm(len(x))
+        images += weights[:, j].view(-1, 1, 1, 1) * x[partners]
+        labels += weights[:, j : j + 1] * y[partners]
+    return images, labels, weights
+
+
+def masked(images: Tensor) -> Tensor:
+    return images * (torch.randint(0, 2, images.shape) * 2 - 1)
+
+
+def plain_inside(private: Samples, k: int) -> tuple[Tensor, Tensor]:
+    images, labels, _ = plain_mixup(private, k)
+    return masked(images), labels
+
+
+def plain_cross(private: Samples, public: Samples, k: int) -> tuple[Tensor, Tensor]:
+    images, labels, weights = plain_mixup(private, k, mixed=2)
+    n = len(images)
+    for j in range(2, k):
+        size = 0.5 + 0.5 * torch.rand(n, 1, 1)
+        shift = (2 * torch.rand(n, 2, 1) - 1) * (1 - size)
+        window = torch.cat([size * torch.eye(2), shift], 2)
+        crops = public.images[torch.randint(len(public), (n,))]
+        grid = affine_grid(window, list(crops.shape), align_corners=False)
+        crops = grid_sample(crops, grid, padding_mode="border", align_corners=False)
+        images += weights[:, j].view(-1, 1, 1, 1) * crops
+    return masked(images), labels
+
+
+def plain_singmix(private: Samples, k: int) -> tuple[Tensor, Tensor]:
+    x, y = private.images, one_hot(private.labels, CLASSES).float()
+    weights, partners = plain_weights(len(x), k), torch.randperm(len(x))
+    noise = torch.randn_like(x)
+    noise *= (RADIUS / noise.flatten(1).norm(dim=1)).view(-1, 1, 1, 1)
+    own, other = weights.view(-1, 2, 1, 1, 1).unbind(1)
+    labels = weights[:, :1] * y + weights[:, 1:] * y[partners]
+    return own * x + other * (x[partners] + noise), labels
+
+
+CASES: dict[str, tuple[str, dict[str, Any], Callable[..., object], int, float]] = {
+    "mixup k=4": ("mixup:Mixup", {"k": 4}, lambda x, _, k: plain_mixup(x, k), 4, 1.7),
+    "instahide inside k=4": (
+        "instahide:InstaHide",
+        {"k": 4},
+        lambda x, _, k: plain_inside(x, k),
+        4,
+        1.5,
+    ),
+    "instahide inside k=6": (
+        "instahide:InstaHide",
+        {"k": 6},
+        lambda x, _, k: plain_inside(x, k),
+        6,
+        1.5,
+    ),
+    "instahide cross k=4": (
+        "instahide:InstaHide",
+        {"k": 4, "scheme": "cross"},
+        plain_cross,
+        4,
+        1.5,
+    ),
+    "instahide cross k=6": (
+        "instahide:InstaHide",
+        {"k": 6, "scheme": "cross"},
+        plain_cross,
+        6,
+        1.5,
+    ),
+    "singmix": (
+        "singmix:Singmix",
+        {"radius": RADIUS},
+        lambda x, _, k: plain_singmix(x, k),
+        2,
+        1 / 1.3,
+    ),
+}
+"""By name: the defense, its config, the PyTorch version and its k, and the least gain over it."""
+
+
+def defense(case: str) -> Any:
+    where, options = CASES[case][:2]
+    name, cls = where.split(":")
+    package = importlib.import_module(f"harness_plugins.defenses.{name}")
+    work = importlib.import_module(f"harness_plugins.defenses.{name}.encode")
+    return getattr(work, cls)(getattr(package, f"{cls}Config")(**options))
+
+
+def random_samples(n: int) -> Samples:
+    return Samples(torch.randn(n, 3, 32, 32), torch.randint(CLASSES, (n,)))
+
+
+def data(n: int) -> tuple[Samples, Samples, str]:
+    """Private and public images, standardised, and where they are from."""
+    try:
+        found = Cifar10(Config()).load(folder([CIFAR10], cache_root()))
+    except AssetUnavailable as absent:
+        return random_samples(n), random_samples(PUBLIC), f"random numbers ({absent})"
+    public = found.test.standardised(SCALE)
+    return found.train[:n].standardised(SCALE), public, "CIFAR-10"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def best(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Shortest time of each, taking turns so that a slow minute hits all."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            times[name].append(seconds(work))
+    return {name: min(values) for name, values in times.items()}
+
+
+def speed(case: str, private: Samples, public: Samples, repeats: int) -> dict[str, float]:
+    work, (_, _, plain, k, target) = defense(case), CASES[case]
+    found = best(
+        {
+            "copy": private.images.clone,
+            "harness": lambda: work.encode(private, public, KeyedStream(b"benchmark")),
+            "pytorch": lambda: plain(private, public, k),
+        },
+        repeats,
+    )
+    return {
+        "images_per_second": len(private) / found["harness"],
+        "copies": found["harness"] / found["copy"],
+        "pytorch_copies": found["pytorch"] / found["copy"],
+        "gain": found["pytorch"] / found["harness"],
+        "least_gain": target,
+    }
+
+
+def held(field: str) -> int:
+    """Bytes of this process's memory, from Linux's `VmRSS` (now) or `VmHWM` (at most)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split(f"{field}:")[1].split()[0]) * 1024
+
+
+def own_peak(case: str, n: int) -> float:
+    """Peak memory of one encoding in this process, over the release's bytes."""
+    private, public, _ = data(n)
+    work = defense(case)
+    work.encode(private[:64], public[:64], KeyedStream(b"warm"))
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = held("VmRSS")
+    made = work.encode(private, public, KeyedStream(b"benchmark"))
+    return float((held("VmHWM") - before) / made.images.nbytes)
+
+
+def peak(case: str, n: int, threads: int) -> float:
+    """The same in a fresh process; NaN where there is no Linux to ask."""
+    if not Path("/proc/self/clear_refs").exists():
+        return math.nan
+    command = [sys.executable, __file__, "--peak-of", case, "--images", str(n)]
+    command += ["--threads", str(threads)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return float(done.stdout)
+
+
+def heading(source: str, n: int) -> None:
+    print(f"{n} images of {source}; a copy of them is 1")
+    print(f"{'threads':>7}  {'defense':<22}{'images/s':>10}{'copies':>8}", end="")
+    print(f"{'PyTorch':>9}{'gain':>7}{'at least':>10}{'peak':>7}")
+
+
+def line(row: dict[str, Any]) -> None:
+    print(f"{row['threads']:>7}  {row['defense']:<22}{row['images_per_second']:>10.0f}", end="")
+    print(f"{row['copies']:>8.2f}{row['pytorch_copies']:>9.2f}{row['gain']:>7.2f}", end="")
+    print(f"{row['least_gain']:>10.2f}{row['peak']:>7.2f}", flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[2, 1], help="default: 2, then 1")
+    parser.add_argument("--images", type=int, default=IMAGES, help=f"default: {IMAGES}")
+    parser.add_argument("--repeats", type=int, default=3, help="of which the best counts")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable")
+    parser.add_argument("--json", action="store_true", help="machine-readable, instead of a table")
+    parser.add_argument("--peak-of", choices=CASES, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
+    if asked.peak_of:
+        torch.set_num_threads(asked.threads[0])
+        print(own_peak(asked.peak_of, asked.images))
+        return
+    private, public, source = data(asked.images)
+    if not asked.json:
+        heading(source, asked.images)
+    rows = []
+    for threads in asked.threads:
+        torch.set_num_threads(threads)
+        for case in asked.case or CASES:
+            measured = speed(case, private, public, asked.repeats)
+            measured["peak"] = peak(case, asked.images, threads)
+            rows.append({"threads": threads, "defense": case, **measured})
+            if not asked.json:
+                line(rows[-1])
+    if asked.json:
+        print(json.dumps({"images": asked.images, "source": source, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

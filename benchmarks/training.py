@@ -1,0 +1,237 @@
+"""How fast a victim is trained, beside the few lines of PyTorch that one would write without it.
+
+    python benchmarks/training.py [--threads 2 1] [--repeats 5] [--quick] [--json]
+
+Times are the best of several repeats of one run, in which the harness and the PyTorch loop below
+take turns, each from the same weights, on the same images and soft labels, in the same batches.
+Both must end at the same bits, which is checked. Everything is on the CPU: on CUDA the harness
+also changes layout and precision, and the two would no longer do the same work.
+
+A second table says what defenses that act on the training cost. It has no target: their work is
+their own, and Opacus' for dpsgd.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+from torch.optim import SGD, AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from harness.api import Config, Recipe, Stage
+from harness.assets.lookup import folder
+from harness.registry import load_factory, registry
+from harness.rng import KeyedStream
+from harness.selector import parse_one, resolve
+from harness.stages.stack import Stack
+from harness.stages.training import fit, fresh
+from harness.store.paths import cache_root
+from harness_plugins.datasets.fashion_mini import FASHION_MINI
+from harness_plugins.datasets.fashion_mini.dataset import FashionMini
+
+CPU, STREAM = torch.device("cpu"), KeyedStream(b"benchmark")
+CLASSES, FEATURES, MOST = 10, (512, 3, 3), 1.2
+"""Classes, the shape of features, and the most that a training may take over the plain loop."""
+
+CASES: dict[str, tuple[str, int, int]] = {
+    "cnn": ("fashion-mini", 2048, 4),
+    "lenet5": ("fashion-mini", 2048, 4),
+    "mlp": ("fashion-mini", 2048, 8),
+    "resnet18[width=16]": ("fashion-mini", 512, 1),
+    "paper-head": ("features", 1024, 2),
+}
+"""By victim: what it is trained on, how many rows of it, and for how many epochs."""
+
+GUARDS = {
+    "cnn": (
+        "gradprune[p=0.9]",
+        "gradprune[p=0.99]",
+        "gradnoise",
+        "mixcon",
+        "unicon",
+    ),
+    "cnn[norm=group]": ("dpsgd[noise_multiplier=1]",),
+}
+"""By victim: the defenses whose cost over an unprotected training of it is measured."""
+
+
+def plugin(kind: str, text: str) -> Any:
+    """A built-in at work, chosen as on the command line."""
+    known, choice = registry(), parse_one(text)
+    spec = known.entries[kind][choice.name].spec
+    config = resolve(spec, choice, "quick").config
+    return load_factory(spec, known.origin(kind, choice.name))(config)
+
+
+def guarded(text: str) -> Stack:
+    """A stack of one defense that acts on gradients or on the training."""
+    one = (text, plugin("defenses", text))
+    spec = registry().defense(parse_one(text).name)
+    return Stack(gradient=(one,)) if spec.stage is Stage.GRADIENT else Stack(training=(one,))
+
+
+@dataclass(frozen=True)
+class Training:
+    """Where a training starts, what it reads (images and soft labels [n,...]), and its recipe."""
+
+    start: nn.Sequential
+    images: Tensor
+    labels: Tensor
+    recipe: Recipe
+
+
+def material(source: str, n: int) -> tuple[Tensor, Tensor]:
+    """Images and labels that are a tenth their neighbour's, as a mixture's would be."""
+    if source == "features":
+        images, classes = torch.randn(n, *FEATURES), torch.randint(CLASSES, (n,))
+    else:
+        data = FashionMini(Config()).load(folder([FASHION_MINI], cache_root()))
+        private = data.train[:n].standardised(data.scale)
+        images, classes = private.images, private.labels
+    labels = one_hot(classes, CLASSES).float()
+    return images, 0.9 * labels + 0.1 * labels.roll(1, dims=0)
+
+
+def training(victim: str, source: str, n: int, epochs: int) -> Training:
+    images, labels = material(source, n)
+    network = plugin("victims", victim)
+    start = fresh(network, tuple(images.shape[1:]), CLASSES, STREAM, device=CPU)
+    recipe = network.config.model_copy(update={"epochs": epochs, "schedule": "cosine"})
+    return Training(start, images, labels, recipe)
+
+
+def harnessed(case: Training, stack: Stack | None, model: nn.Sequential) -> nn.Sequential:
+    """Train with the engine's loop."""
+    recipe = stack.adapt(case.recipe) if stack else case.recipe
+    images, labels = case.images[None], case.labels[None]
+    return fit(model, images, labels, recipe, STREAM, device=CPU, stack=stack)
+
+
+def plain(case: Training, model: nn.Sequential) -> nn.Sequential:
+    """Train as one would by hand; the seeds are those of the engine, so that the bits are."""
+    recipe, n = case.recipe, len(case.images)
+    order = STREAM.stream(what="order").generator()
+    torch.manual_seed(STREAM.stream(what="global").seed())
+    make: Any = {"adamw": AdamW, "sgd": partial(SGD, momentum=0.9)}[recipe.optimizer]
+    rates = {"lr": recipe.lr, "weight_decay": recipe.weight_decay}
+    optimizer = make(model.parameters(), fused=True, **rates)
+    steps = recipe.epochs * math.ceil(n / recipe.batch_size)
+    schedule = LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
+    model.train()
+    for _ in range(recipe.epochs):
+        for rows in torch.randperm(n, generator=order).split(recipe.batch_size):
+            optimizer.zero_grad()
+            cross_entropy(model(case.images[rows]), case.labels[rows]).backward()
+            optimizer.step()
+            schedule.step()
+    return model.eval()
+
+
+Work = Callable[[nn.Sequential], nn.Sequential]
+
+
+def seconds(work: Work, start: nn.Sequential) -> float:
+    """Time of one training of a copy of `start`, which is made before the clock runs."""
+    model = deepcopy(start)
+    started = time.perf_counter()
+    work(model)
+    return time.perf_counter() - started
+
+
+def best(works: dict[str, Work], start: nn.Sequential, repeats: int) -> dict[str, float]:
+    """Shortest time of each, taking turns so that a slow minute hits all."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            times[name].append(seconds(work, start))
+    return {name: min(values) for name, values in times.items()}
+
+
+def alike(works: Iterable[Work], start: nn.Sequential) -> bool:
+    """Whether all of them end at the same bits."""
+    first, *others = (work(deepcopy(start)).state_dict() for work in works)
+    return all(torch.equal(first[name], other[name]) for other in others for name in first)
+
+
+def against_plain(victim: str, quick: bool, repeats: int) -> dict[str, Any]:
+    source, n, epochs = CASES[victim]
+    case = training(victim, source, n // 4 if quick else n, epochs)
+    works: dict[str, Work] = {
+        "harness": partial(harnessed, case, None),
+        "pytorch": partial(plain, case),
+    }
+    same = alike(works.values(), case.start)
+    found = best(works, case.start, repeats)
+    return {
+        "victim": victim,
+        "images_per_second": len(case.images) * epochs / found["harness"],
+        "pytorch_images_per_second": len(case.images) * epochs / found["pytorch"],
+        "ratio": found["harness"] / found["pytorch"],
+        "at_most": MOST,
+        "same_bits": same,
+    }
+
+
+def against_unprotected(victim: str, quick: bool, repeats: int) -> list[dict[str, Any]]:
+    source, n, epochs = CASES["cnn"]
+    case = training(victim, source, n // 4 if quick else n, epochs)
+    works = {guard: partial(harnessed, case, guarded(guard)) for guard in GUARDS[victim]}
+    found = best({"none": partial(harnessed, case, None), **works}, case.start, repeats)
+    return [
+        {"victim": victim, "defense": guard, "ratio": found[guard] / found["none"]}
+        for guard in works
+    ]
+
+
+def report(rows: list[dict[str, Any]], guards: list[dict[str, Any]]) -> None:
+    print(f"{'threads':>7}  {'victim':<20}{'images/s':>10}{'PyTorch':>10}", end="")
+    print(f"{'ratio':>7}{'at most':>9}{'same bits':>11}")
+    for row in rows:
+        print(f"{row['threads']:>7}  {row['victim']:<20}{row['images_per_second']:>10.0f}", end="")
+        print(f"{row['pytorch_images_per_second']:>10.0f}{row['ratio']:>7.2f}", end="")
+        print(f"{row['at_most']:>9.2f}{'yes' if row['same_bits'] else 'NO':>11}")
+    print(f"\n{'threads':>7}  {'victim':<20}{'defense':<28}{'unprotected training is 1':>26}")
+    for row in guards:
+        print(f"{row['threads']:>7}  {row['victim']:<20}{row['defense']:<28}{row['ratio']:>26.2f}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[2, 1], help="default: 2, then 1")
+    parser.add_argument("--repeats", type=int, default=5, help="of which the best counts")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the images")
+    parser.add_argument("--json", action="store_true", help="machine-readable, instead of tables")
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
+    rows, guards = [], []
+    for threads in asked.threads:
+        torch.set_num_threads(threads)
+        for victim in asked.case or CASES:
+            found = against_plain(victim, asked.quick, asked.repeats)
+            rows.append({"threads": threads, **found})
+        for victim in () if asked.case else GUARDS:
+            costs = against_unprotected(victim, asked.quick, asked.repeats)
+            guards += [{"threads": threads, **cost} for cost in costs]
+    if asked.json:
+        print(json.dumps({"against_pytorch": rows, "against_unprotected": guards}, indent=1))
+    else:
+        report(rows, guards)
+
+
+if __name__ == "__main__":
+    main()

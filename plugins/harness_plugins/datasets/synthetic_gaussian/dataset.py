@@ -1,0 +1,37 @@
+"""Drawing standard normal vectors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from harness.api import AssetFolder, Collection, Dataset, Samples, Scale
+from harness_plugins.datasets.synthetic_gaussian import SyntheticGaussianConfig
+
+SCALE = Scale(mean=(0.0,), std=(1.0,), low=None, high=None)
+
+
+def plane(d: int) -> tuple[int, int]:
+    """(height, width) with height·width = d, as near to a square as whole numbers allow."""
+    height = next(h for h in range(math.isqrt(d), 0, -1) if d % h == 0)
+    return height, d // height
+
+
+class SyntheticGaussian(Dataset[SyntheticGaussianConfig]):
+    """`n` train and `n_test` test vectors [n, 1, h, w] float32, h·w = d, without bounds."""
+
+    def load(self, assets: AssetFolder) -> Collection:
+        """Both parts, each from streams of its own: one's size does not change the other."""
+        config = self.config
+        train, test = self._part(config.n, 0), self._part(config.n_test, 1)
+        return Collection(train, test, SCALE, tuple(str(i) for i in range(config.classes)))
+
+    def _part(self, n: int, part: int) -> Samples:
+        config = self.config
+        vectors, labels = (np.random.default_rng((config.seed, part, what)) for what in (0, 1))
+        images = vectors.standard_normal((n, 1, *plane(config.d)), dtype=np.float32)
+        return Samples(
+            torch.from_numpy(images), torch.from_numpy(labels.integers(config.classes, size=n))
+        )

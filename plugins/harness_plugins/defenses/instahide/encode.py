@@ -1,0 +1,128 @@
+"""Algorithm 2 of the InstaHide paper, and its inference (section 3.3)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.functional import log_softmax
+
+from harness.api import Encoded, EncodingDefense, Samples, Secrets, Stream
+from harness_plugins.defenses.instahide import InstaHideConfig
+from harness_plugins.defenses.instahide.augmentation import draw_moves
+from harness_plugins.defenses.instahide.masks import draw_masks, flip_signs
+from harness_plugins.defenses.instahide.patches import (
+    Patches,
+    PublicPool,
+    draw_different,
+    draw_patches,
+    public_pool,
+)
+from harness_plugins.mixing import draw_sources, draw_weights, mix, mix_labels
+from harness_plugins.soft_labels import one_hot_labels
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class InstaHide(EncodingDefense[InstaHideConfig]):
+    """x~_i = s_i o (w_i1 x_i + w_i2 x_.. + ...), labels of private images mixed alike."""
+
+    def __init__(self, config: InstaHideConfig) -> None:
+        super().__init__(config)
+        self._pooled: PublicPool | None = None
+
+    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
+        """One round; `extra` keeps `masks` [n, ceil(d/8)] uint8, as `masks.draw_masks` packs them.
+
+        Labels of cross mixtures sum to the private weights. CellFailed where there are too few
+        images to mix, or images cannot be augmented.
+        """
+        n, own = len(private), self.config.privates
+        sources = draw_sources(n, own, rng)
+        weights = self._weights(n, rng)
+        images = self._mixed(private.images, sources, weights[:, :own], rng)
+        labels = mix_labels(one_hot_labels(private, public), sources, weights[:, :own])
+        patches = self._patches(n, public.images, rng)
+        if patches is not None:
+            patches.add_to(images, weights[:, own:])
+            sources = torch.cat([sources, n + patches.rows], 1)
+        secrets = Secrets(weights, sources, {"masks": self._mask(images, rng)})
+        return Encoded(images, labels, secrets)
+
+    @property
+    def infers(self) -> bool:
+        """Whether test images are encoded."""
+        return self.config.infer > 0
+
+    @torch.no_grad()
+    def infer(
+        self, model: nn.Module, images: Tensor, private: Samples, public: Samples, rng: Stream
+    ) -> Tensor:
+        """[m, classes]: logarithm of the mean softmax over `infer` encodings of each image.
+
+        The paper averages predictions; its official code has no encoded inference to say more.
+        The test image takes the primary image's place, its partners are other images each time,
+        not augmented. With infer=0 the model's own logits.
+        """
+        if not self.infers:
+            logits: Tensor = model(images)
+            return logits
+        predictions = torch.stack(
+            [
+                log_softmax(model(self._disguised(images, private, public, rng)).float(), dim=1)
+                for _ in range(self.config.infer)
+            ]
+        )
+        return predictions.logsumexp(0) - math.log(self.config.infer)
+
+    def _disguised(self, images: Tensor, private: Samples, public: Samples, rng: Stream) -> Tensor:
+        """Test images [m, *shape] encoded once, by the law of training."""
+        m, own = len(images), self.config.privates
+        weights = self._weights(m, rng)
+        first = weights[:, 0].view(-1, *[1] * (images.ndim - 1))
+        mixed = (images * first.to(images.device)).contiguous()
+        if own > 1:
+            partners = draw_different(m, own - 1, len(private), rng)
+            mixed += mix(private.images, partners, weights[:, 1:own])
+        patches = self._patches(m, public.images, rng)
+        if patches is not None:
+            patches.add_to(mixed, weights[:, own:])
+        self._mask(mixed, rng)
+        return mixed
+
+    def _weights(self, n: int, rng: Stream) -> Tensor:
+        config = self.config
+        cross = config.scheme == "cross"
+        return draw_weights(
+            n,
+            config.k,
+            rng,
+            max_weight=config.max_weight,
+            law=config.weights,
+            min_private=config.min_private if cross else 0.0,
+            privates=config.privates if cross else None,
+        )
+
+    def _mixed(self, images: Tensor, sources: Tensor, weights: Tensor, rng: Stream) -> Tensor:
+        """The private part of each mixture [n, *shape]."""
+        if self.config.augment == "none":
+            return mix(images, sources, weights)
+        return draw_moves(images, self.config.augment, rng).mix(images, sources, weights)
+
+    def _patches(self, n: int, public: Tensor, rng: Stream) -> Patches | None:
+        """The public part; its pool is looked over once for the rounds of one release."""
+        count = self.config.k - self.config.privates
+        if not count:
+            return None
+        if self._pooled is None or self._pooled.images is not public:
+            self._pooled = public_pool(public, count)
+        return draw_patches(self._pooled, n, count, rng)
+
+    def _mask(self, images: Tensor, rng: Stream) -> Tensor:
+        """Flip signs in place; returns the masks."""
+        values = images[:1].numel()
+        masks = draw_masks(len(images), values, rng, self.config.prng)
+        flip_signs(images, masks)
+        return masks

@@ -1,0 +1,152 @@
+"""Images through a public network, up to its last feature maps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.api import AssetFolder, Space, UsageError
+from harness_plugins.metrics.trunks import VGG16_TRUNK
+from harness_plugins.resizing import resize
+from harness_plugins.spaces.imagenet import (
+    EFFICIENTNET_LITE0,
+    RESNET18,
+    RESNET50,
+    ImageNetConfig,
+)
+from harness_plugins.spaces.imagenet.efficientnet import EfficientNetLite0
+from harness_plugins.torchvision_cpu import load_torchvision
+
+Colour = tuple[float, float, float]
+
+
+class ImageNetSpace(Space[ImageNetConfig]):
+    """Resize, normalise, and run one network; each device gets a copy of it once."""
+
+    mean: Colour = (0.485, 0.456, 0.406)
+    std: Colour = (0.229, 0.224, 0.225)
+
+    def __init__(self, config: ImageNetConfig) -> None:
+        super().__init__(config)
+        self._networks: dict[torch.device, nn.Module] = {}
+
+    @abstractmethod
+    def load(self, assets: AssetFolder) -> nn.Module:
+        """The network with its published weights, on the CPU, ending with its feature maps."""
+
+    @torch.no_grad()
+    def embed(self, images: Tensor, assets: AssetFolder) -> Tensor:
+        """Images [b, 1 or 3, h, w] in [0,1] to feature maps [b, c', h', w'] float32."""
+        pixels = prepare(images, self.config.resolution, self.mean, self.std)
+        features: Tensor = self._network(images.device, assets)(pixels)
+        return features.contiguous()
+
+    def _network(self, device: torch.device, assets: AssetFolder) -> nn.Module:
+        if device not in self._networks:
+            network = self.load(assets).requires_grad_(False).eval().to(device)
+            self._networks[device] = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return self._networks[device]
+
+
+def prepare(images: Tensor, resolution: int, mean: Colour, std: Colour) -> Tensor:
+    """Images [b, 1 or 3, h, w] in [0,1] to [b, 3, resolution, resolution], channels last.
+
+    Grey ones are repeated; `mean` and `std` normalise each colour. UsageError for any other
+    number of channels.
+    """
+    if images.shape[1] not in (1, 3):
+        raise UsageError(
+            f"networks trained on ImageNet see grey or RGB images, not {images.shape[1]} "
+            "channels; the space 'pixels' takes any."
+        )
+    resized = resize(images.float(), resolution, resolution).expand(-1, 3, -1, -1)
+    shift, scale = (resized.new_tensor(values).view(3, 1, 1) for values in (mean, std))
+    return ((resized - shift) / scale).contiguous(memory_format=torch.channels_last)
+
+
+def with_weights(network: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+    """A network without memory (built on `meta`) takes its tensors from `state`, by name.
+
+    As a plain dict: one with version marks would have to count BatchNorm's batches, which files
+    of torchvision's older releases do not.
+    """
+    network.load_state_dict(dict(state), assign=True)
+    return network
+
+
+def torchvision_network(name: str) -> Any:
+    """One of torchvision's networks, without memory: no weights are drawn only to be replaced."""
+    load_torchvision()
+    from torchvision import models
+
+    with torch.device("meta"):
+        return getattr(models, name)(weights=None)
+
+
+def _checkpoint(path: Path) -> Mapping[str, Tensor]:
+    state: Mapping[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def _safetensors(path: Path) -> Mapping[str, Tensor]:
+    from safetensors.torch import load_file
+
+    state: Mapping[str, Tensor] = load_file(path)
+    return state
+
+
+def resnet_trunk(name: str, state: Mapping[str, Tensor]) -> nn.Sequential:
+    """A ResNet of torchvision up to `layer4`."""
+    network = with_weights(torchvision_network(name), state)
+    blocks = [block for part, block in network.named_children() if part not in ("avgpool", "fc")]
+    return nn.Sequential(*blocks)
+
+
+class VGG16Space(ImageNetSpace):
+    """512 maps behind the last maximum pooling."""
+
+    def load(self, assets: AssetFolder) -> nn.Module:
+        """The `.features` of torchvision's VGG16."""
+        state = _safetensors(assets.path(VGG16_TRUNK.name, VGG16_TRUNK.files[0].name))
+        return with_weights(torchvision_network("vgg16").features, state)
+
+
+class ResNet18Space(ImageNetSpace):
+    """512 maps of `layer4`."""
+
+    def load(self, assets: AssetFolder) -> nn.Module:
+        """ResNet-18 of torchvision without pooling and classifier."""
+        path = assets.path(RESNET18.name, RESNET18.files[0].name)
+        return resnet_trunk("resnet18", _checkpoint(path))
+
+
+class ResNet50Space(ImageNetSpace):
+    """2048 maps of `layer4`."""
+
+    def load(self, assets: AssetFolder) -> nn.Module:
+        """ResNet-50 of torchvision without pooling and classifier."""
+        path = assets.path(RESNET50.name, RESNET50.files[0].name)
+        return resnet_trunk("resnet50", _checkpoint(path))
+
+
+class EfficientNetLite0Space(ImageNetSpace):
+    """1280 maps of the last convolution.
+
+    It was trained with TensorFlow's colours: with ImageNet's, a linear probe on 2000 images of
+    CIFAR-10 loses five points.
+    """
+
+    mean = (127 / 255, 127 / 255, 127 / 255)
+    std = (128 / 255, 128 / 255, 128 / 255)
+
+    def load(self, assets: AssetFolder) -> nn.Module:
+        """EfficientNet-Lite0 without pooling and classifier."""
+        state = _safetensors(assets.path(EFFICIENTNET_LITE0.name, EFFICIENTNET_LITE0.files[0].name))
+        with torch.device("meta"):
+            network = EfficientNetLite0()
+        return with_weights(network, state)

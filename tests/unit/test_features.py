@@ -1,0 +1,111 @@
+"""Features on disk: extracted once per image, mended where they are damaged."""
+
+import pytest
+import torch
+from small_fashion import splits
+
+from harness.api import CellFailed, Samples
+from harness.stages.embed import embed
+from harness.store import Store
+from harness.store.features import BATCH, INDEX, ROWS, FeatureStore, damaged, intact
+
+IMAGES = splits(private=60).private.images
+
+
+class Extractor:
+    """Two numbers and a constant per image; counts what it is shown."""
+
+    def __init__(self):
+        self.shown = 0
+
+    def __call__(self, images):
+        assert len(images) == BATCH
+        self.shown += len(images.unique(dim=0))
+        brightness = images.float().mean((1, 2, 3))
+        return torch.stack([brightness, brightness.square(), 0 * brightness], 1).view(-1, 3, 1, 1)
+
+
+def features(tmp_path):
+    return FeatureStore(Store(tmp_path), "key", (1, 28, 28))
+
+
+def test_features_come_in_the_order_of_their_images(tmp_path):
+    found = features(tmp_path).obtain(IMAGES, Extractor())
+    assert found.shape == (60, 3, 1, 1)
+    torch.testing.assert_close(found[:, 0, 0, 0], IMAGES.float().mean((1, 2, 3)))
+
+
+def test_an_image_is_extracted_once_whatever_the_split(tmp_path):
+    extract, store = Extractor(), features(tmp_path)
+    first = store.obtain(IMAGES[:40], extract)
+    assert extract.shown == 40
+    again = store.obtain(IMAGES[20:60].flip(0), extract)
+    assert extract.shown == 60
+    assert torch.equal(again.flip(0)[:20], first[20:])
+
+
+def test_the_same_image_twice_in_one_split_is_extracted_once(tmp_path):
+    extract = Extractor()
+    found = features(tmp_path).obtain(IMAGES[[3, 5, 3]], extract)
+    assert extract.shown == 2
+    assert torch.equal(found[0], found[2])
+
+
+def test_rows_that_nobody_names_are_written_over(tmp_path):
+    """A killed run leaves rows without an entry, or half an entry."""
+    store = features(tmp_path)
+    first = store.obtain(IMAGES[:10], Extractor())
+    with (store.folder / ROWS).open("ab") as file:
+        file.write(b"half a row")
+    with (store.folder / INDEX).open("ab") as file:
+        file.write(b"half")
+    found = store.obtain(IMAGES[:20], Extractor())
+    assert torch.equal(found[:10], first)
+    assert len(intact(store.folder)) == 20
+
+
+def test_a_damaged_row_is_extracted_again(tmp_path):
+    store = features(tmp_path)
+    first = store.obtain(IMAGES[:10], Extractor())
+    with (store.folder / ROWS).open("r+b") as file:
+        file.seek(4 * 3 * 4)
+        file.write(b"\xff\xff")
+    assert damaged(store.folder) == 1
+    extract = Extractor()
+    assert torch.equal(store.obtain(IMAGES[:10], extract), first)
+    assert extract.shown == 1
+    assert damaged(store.folder) == 0
+
+
+def test_a_space_is_scaled_by_the_public_pool():
+    images = splits(private=20, public=40)
+    found = embed(images, lambda x: x.float()[..., ::4, ::4])
+    public = found.public.standardised(found.scale).images
+    assert public.mean().item() == pytest.approx(0, abs=1e-5)
+    assert public.std(correction=0).item() == pytest.approx(1, abs=1e-5)
+    assert (found.scale.low, found.scale.high, found.scale.of_images) == (None, None, False)
+    assert torch.equal(found.private.labels, images.private.labels)
+
+
+def test_constant_features_keep_their_scale():
+    found = embed(splits(private=4), lambda x: torch.ones(len(x), 2, 1, 1))
+    assert found.scale.std == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3)])
+def test_features_are_maps(shape):
+    with pytest.raises(CellFailed, match="wanted \\[n, c, h, w\\]"):
+        embed(splits(private=4), lambda x: torch.ones(len(x), *shape[1:]))
+
+
+def test_features_are_finite():
+    with pytest.raises(CellFailed, match="all of them finite"):
+        embed(splits(private=4), lambda x: torch.full((len(x), 1, 2, 2), torch.nan))
+
+
+def test_values_without_bounds_are_not_clamped():
+    found = embed(splits(private=8), lambda x: 100 * x.float()[..., :2, :2])
+    far = torch.full((1, 1, 2, 2), 1e6)
+    assert torch.equal(found.scale.clamp(far), far)
+    assert torch.equal(found.scale.within(far), far)
+    assert isinstance(found.private, Samples)
