@@ -174,9 +174,25 @@ def _utility_details(record: RunRecord) -> list[str]:
     several = f", {repeats} trainings" if repeats > 1 else ""
     ratio = record.timing.get("training ratio")
     pace = [f"training took {ratio:.2f}× the unprotected time"] if ratio else []
-    measured = [f"{_words(name)} {_number(value)}" for name, value in record.measures.items()]
-    lines = [f"by inference{several}: {', '.join(ways)}" if len(ways) > 1 else "", *pace]
-    return [line for line in (*lines, ", ".join(measured)) if line]
+    asked = [f"by inference{several}: {', '.join(ways)}"] if len(ways) > 1 or several else []
+    others = [f"{n} {_number(v)}" for n, v in record.measures.items() if SEPARABILITY not in n]
+    measured = [", ".join(others)] if others else []
+    return [*asked, *pace, *measured, *_separability(record.measures)]
+
+
+SEPARABILITY = "separability."
+
+
+def _separability(measures: dict[str, float]) -> list[str]:
+    """Distances of hidden representations in one line."""
+    parts = []
+    for kind in ("within", "across"):
+        low, mean, high = (
+            measures.get(f"{SEPARABILITY}{kind}.{n}") for n in ("min", "mean", "max")
+        )
+        if mean is not None:
+            parts.append(f"{kind} classes {_number(mean)} ({_number(low)} to {_number(high)})")
+    return [f"distance of h(x) at the cut, ‖h‖ = 1: {', '.join(parts)}"] if parts else []
 
 
 def _interval(interval: tuple[float, float] | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -21,7 +20,7 @@ from harness.stages.inference import outputs
 from harness.stages.load import SplitSizes, load
 from harness.stages.release import ReleaseProtocol, release, standardised
 from harness.stages.stack import Stack
-from harness.stages.train import MEASURE, SECONDS, state, train
+from harness.stages.train import MEASURE, SECONDS, EpochClock, state, train
 from harness.stages.training import cut_at
 from harness.stages.utility import Right, Utility, summed_up, utility
 from harness.store import Artifact
@@ -249,7 +248,7 @@ class Owner:
         stack, victim = self.stack(defenses), self.victim_of(defenses)
         made = self.release_of(defenses, kind)
         with plugin_boundary(self.cell.victim.name):
-            started = time.perf_counter()
+            clock = EpochClock(progress)
             model = train(
                 made,
                 self.context.build("victims", victim),
@@ -257,9 +256,9 @@ class Owner:
                 self._training_stream(stack, repeat),
                 self.context.device,
                 stack=stack,
-                progress=progress,
+                progress=clock,
             )
-            seconds = float(made.facts.get(SECONDS, time.perf_counter() - started))
+            seconds = float(made.facts.get(SECONDS, clock.seconds))
             right = utility(model, self.splits, stack, self._asking(repeat), self.context.device)
             measures = {
                 **(_measured(made.facts) or stack.measures()),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -28,7 +27,7 @@ from harness.api.plugins import silent
 from harness.stages.encoding import Rounds, encode_rounds, plain_round
 from harness.stages.inference import correct, outputs
 from harness.stages.stack import Stack
-from harness.stages.train import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, state
+from harness.stages.train import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, EpochClock, state
 from harness.stages.training import (
     cut_at,
     fit,
@@ -159,9 +158,8 @@ class Inside:
 
 def _features(inside: Inside, private: Samples) -> Release:
     """h(x) of the private images in their order, and h; the head does not leave."""
-    started = time.perf_counter()
-    inside.train()
-    seconds = time.perf_counter() - started
+    clock = EpochClock(inside.progress)
+    replace(inside, progress=clock).train()
     h, _ = cut_at(inside.model, inside.recipe.cut)
     features = {"features": outputs(h, private.images, inside.device)}
     return Release(
@@ -169,7 +167,7 @@ def _features(inside: Inside, private: Samples) -> Release:
         features | prefixed("feature_encoder.", state(h)),
         prefixed(OWNER_MODEL, state(inside.model)),
         inside.rounds.resolved,
-        inside.facts(private) | {SECONDS: seconds},
+        inside.facts(private) | {SECONDS: clock.seconds},
     )
 
 

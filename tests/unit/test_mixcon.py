@@ -181,8 +181,14 @@ def test_the_layer_option_moves_the_cut():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"beta": -1e-9}, {"strength": -1}, {"epsilon": 0}, {"epsilon": 1}, {"layer": ""}]
-    + [{"reduction": "median"}],
+    [
+        {"beta": -1e-9},
+        {"strength": -1},
+        {"epsilon": 0},
+        {"epsilon": 1},
+        {"layer": ""},
+        {"reduction": "median"},
+    ],
 )
 def test_values_that_cannot_be_are_refused(wrong):
     with pytest.raises(ValidationError, match=next(iter(wrong))):
