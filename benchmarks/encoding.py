@@ -72,16 +72,33 @@ def plain_inside(private: Samples, k: int) -> tuple[Tensor, Tensor]:
 
 def plain_cross(private: Samples, public: Samples, k: int) -> tuple[Tensor, Tensor]:
     images, labels, weights = plain_mixup(private, k, mixed=2)
-    n = len(images)
+    crops = plain_crops(public.images)
     for j in range(2, k):
-        size = 0.5 + 0.5 * torch.rand(n, 1, 1)
-        shift = (2 * torch.rand(n, 2, 1) - 1) * (1 - size)
-        window = torch.cat([size * torch.eye(2), shift], 2)
-        crops = public.images[torch.randint(len(public), (n,))]
-        grid = affine_grid(window, list(crops.shape), align_corners=False)
-        crops = grid_sample(crops, grid, padding_mode="border", align_corners=False)
-        images += weights[:, j].view(-1, 1, 1, 1) * crops
+        images += weights[:, j].view(-1, 1, 1, 1) * crops[torch.randint(len(crops), (len(images),))]
     return masked(images), labels
+
+
+def plain_crops(public: Tensor) -> Tensor:
+    """A random crop of each public image; what is flat is cropped again, three times at most."""
+    crops = cropped(public)
+    energies = energy(public)
+    for _ in range(3):
+        flat = energy(crops) < energies.median() / 4
+        crops[flat] = cropped(public[flat])
+    return crops
+
+
+def energy(images: Tensor) -> Tensor:
+    down, across = images.diff(dim=2).square(), images.diff(dim=3).square()
+    return down.mean((1, 2, 3)) + across.mean((1, 2, 3))
+
+
+def cropped(images: Tensor) -> Tensor:
+    size = 0.5 + 0.5 * torch.rand(len(images), 1, 1)
+    shift = (2 * torch.rand(len(images), 2, 1) - 1) * (1 - size)
+    window = torch.cat([size * torch.eye(2), shift], 2)
+    grid = affine_grid(window, list(images.shape), align_corners=False)
+    return grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 def plain_singmix(private: Samples, k: int) -> tuple[Tensor, Tensor]:

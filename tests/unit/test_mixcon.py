@@ -74,8 +74,10 @@ def test_mixcon_is_equation_1(n, classes, seed, beta):
     assert float(found) == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
-@pytest.mark.parametrize(("sizes", "pairs"), [((5, 5), 5), ((7, 2), 2), ((4, 4, 3), 9), ((6,), 0)])
-def test_the_sum_counts_each_pair_once(sizes, pairs):
+@pytest.mark.parametrize(
+    ("sizes", "pairs"), [((5, 5), 10), ((7, 2), 4), ((4, 4, 3), 18), ((6,), 0)]
+)
+def test_the_sum_counts_each_pair_in_both_orders(sizes, pairs):
     hidden, _ = batch(sum(sizes), 2)
     numbers = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     labels = one_hot(numbers, 3).float()

@@ -25,9 +25,9 @@ class Mixcon(TrainingDefense[MixconConfig]):
         """λ·L_mixcon of one batch, a scalar."""
         config = self.config
         terms = _terms(rows_of(hidden, unit=config.unit), labels, config.beta, config.epsilon)
-        if config.reduction == "mean":
-            return config.strength * terms.sum() / max(1, len(terms))
-        return config.strength * terms.sum()
+        # The sum is over c1 != c2, which meets each pair twice.
+        weight = 2.0 if config.reduction == "sum" else 1 / max(1, len(terms))
+        return config.strength * weight * terms.sum()
 
 
 class Unicon(TrainingDefense[UniconConfig]):

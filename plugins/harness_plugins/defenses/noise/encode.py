@@ -65,7 +65,8 @@ class Noise(EncodingDefense[NoiseConfig]):
             return normal
         v = 2 * rng.uniform(count).numpy() - 1
         size: NDArray[np.float64] = -scale * np.log1p(-np.minimum(np.abs(v), 1 - 2.0**-53))
-        return np.copysign(size, v)
+        noise: NDArray[np.float64] = np.copysign(size, v)
+        return noise
 
 
 def mean_absolute(images: Tensor) -> float:
