@@ -72,19 +72,19 @@ def plain_inside(private: Samples, k: int) -> tuple[Tensor, Tensor]:
 
 def plain_cross(private: Samples, public: Samples, k: int) -> tuple[Tensor, Tensor]:
     images, labels, weights = plain_mixup(private, k, mixed=2)
-    crops = plain_crops(public.images)
+    least = energy(public.images).median() / 4
     for j in range(2, k):
-        images += weights[:, j].view(-1, 1, 1, 1) * crops[torch.randint(len(crops), (len(images),))]
+        crops = plain_crops(public.images[torch.randint(len(public), (len(images),))], least)
+        images += weights[:, j].view(-1, 1, 1, 1) * crops
     return masked(images), labels
 
 
-def plain_crops(public: Tensor) -> Tensor:
-    """A random crop of each public image; what is flat is cropped again, three times at most."""
-    crops = cropped(public)
-    energies = energy(public)
+def plain_crops(images: Tensor, least: Tensor) -> Tensor:
+    """A random crop of each image; what is flat is cropped again, three times at most."""
+    crops = cropped(images)
     for _ in range(3):
-        flat = energy(crops) < energies.median() / 4
-        crops[flat] = cropped(public[flat])
+        flat = energy(crops) < least
+        crops[flat] = cropped(images[flat])
     return crops
 
 

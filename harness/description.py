@@ -16,19 +16,30 @@ ANALYSED = 2000
 """Private images that an analysis looks at, where the user names no number."""
 
 
-def _entry(name: str) -> tuple[str, Registered]:
+def _entry(name: str, kind: str | None) -> tuple[str, Registered]:
+    """The plugin of a name, of any kind or of this one."""
     known = registry()
-    for kind in KINDS:
-        if name in known.entries[kind]:
-            return kind, known.entries[kind][name]
-    every = [entry for kind in KINDS for entry in known.entries[kind]]
-    raise UsageError(f"Unknown plugin '{name}'.{nearest(name, every)}")
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"Unknown kind '{kind}'.{nearest(kind, KINDS)}")
+    kinds = [k for k in KINDS if kind in (None, k)]
+    found = [(k, known.entries[k][name]) for k in kinds if name in known.entries[k]]
+    if not found:
+        every = [entry for k in kinds for entry in known.entries[k]]
+        raise UsageError(f"Unknown plugin '{name}'.{nearest(name, every)}")
+    if len(found) > 1:
+        options = " or ".join(f"--kind {k}" for k, _ in found)
+        raise UsageError(f"'{name}' names several plugins; say {options}.")
+    return found[0]
 
 
-def description(text: str) -> dict[str, Any]:
-    """All that is declared of a plugin, as JSON values."""
+def description(text: str, kind: str | None = None) -> dict[str, Any]:
+    """All that is declared of a plugin, as JSON values.
+
+    UsageError where the name is unknown, or where plugins of several kinds have it and `kind`
+    does not say which is meant.
+    """
     selection = parse_one(text)
-    kind, entry = _entry(selection.name)
+    kind, entry = _entry(selection.name, kind)
     facts: dict[str, Any] = {
         "kind": kind,
         "name": entry.spec.name,

@@ -18,6 +18,7 @@ from harness.api.errors import (
     PluginError,
     UsageError,
 )
+from harness.api.knowledge import ReleaseKind
 from harness.assets.lookup import locate
 from harness.checks import Flag
 from harness.engines.observer import Observer
@@ -201,6 +202,9 @@ def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
     if not cell.threat_model.ranked:
         message = f"the threat model '{cell.threat_model.name}' hands the attack the truth"
         flags = (*flags, Flag(name="unranked", message=message))
+    for name in _bare_features(cell):
+        message = f"'{name}' speaks for the trained weights, not for features h(x) that leave"
+        flags = (*flags, Flag(name="beyond_the_guarantee", message=message))
     if cell.public and cell.public.name != cell.dataset.name:
         message = (
             f"public images come from '{cell.public.name}'; where its classes are others, their "
@@ -208,6 +212,13 @@ def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
         )
         flags = (*flags, Flag(name="foreign_public", message=message))
     return flags
+
+
+def _bare_features(cell: Cell) -> list[str]:
+    """Defenses that guard a training whose features leave unguarded."""
+    if cell.main is None or cell.kind is not ReleaseKind.FEATURES:
+        return []
+    return [defense.name for defense in cell.defenses if defense.spec.trains_alone]
 
 
 def _keep(root: Path, record: RunRecord) -> RunRecord:

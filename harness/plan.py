@@ -63,10 +63,11 @@ class Cell:
     def protocol(self) -> dict[str, int | str]:
         """How the release is made, as far as an attacker is told."""
         request = self.request
+        known: dict[str, int | str] = {"rounds": request.rounds, "space": request.space}
         if self.kind is not ReleaseKind.GRADIENTS:
-            return {"rounds": request.rounds}
+            return known
         return {
-            "rounds": request.rounds,
+            **known,
             "batch_size": request.batch_size,
             "victim_epochs": request.victim_epochs,
             "bn_mode": request.bn_mode,

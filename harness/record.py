@@ -11,7 +11,7 @@ from harness.keys import canonical_json, sha256_of
 from harness.request import Request
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
-from harness.stages.utility import RECOMPUTED, Utility
+from harness.stages.utility import PLAIN, RECOMPUTED, Utility
 
 SCHEMA = "encoding-harness/record/2"
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
@@ -119,10 +119,15 @@ def parse_record(values: dict[str, Any]) -> RunRecord:
 
 
 def _upgraded(utility: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew one training, and one accuracy beside the defense's own."""
-    recomputed = utility.get("accuracy_bn_recomputed")
-    kept = {name: value for name, value in utility.items() if name != "accuracy_bn_recomputed"}
-    if recomputed is None:
-        return kept
-    accuracy = {"mean": recomputed, "interval": None, "trainings": [recomputed]}
-    return {**kept, "accuracies": {RECOMPUTED: accuracy}}
+    """Version 1 knew one training, asked plainly and perhaps with BatchNorm recomputed."""
+    if "accuracies" in utility:
+        return utility
+    kept = dict(utility)
+    ways = {PLAIN: kept["accuracy"], RECOMPUTED: kept.pop("accuracy_bn_recomputed", None)}
+    accuracies = {
+        way: {"mean": mean, "interval": None, "trainings": [mean]}
+        for way, mean in ways.items()
+        if mean is not None
+    }
+    accuracies[PLAIN]["interval"] = kept["interval"]
+    return {**kept, "accuracies": accuracies}

@@ -105,8 +105,12 @@ def _check_names(spec: Spec, options: Mapping[str, str]) -> None:
 
 
 def _explain(spec: Spec, error: ValidationError) -> str:
-    faults = [
-        f"{'.'.join(map(str, fault['loc'])) or 'options'}={fault['input']!r}: {fault['msg']}"
-        for fault in error.errors()
-    ]
+    faults = [_fault(dict(fault)) for fault in error.errors()]
     return f"'{spec.name}': {'; '.join(faults)}. See: harness describe {spec.name}"
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    """What one option, or several together, should have been."""
+    if not fault["loc"]:
+        return str(fault["msg"]).removeprefix("Value error, ")
+    return f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg']}"

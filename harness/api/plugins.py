@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Config(BaseModel):
-    """The base of every plugin's config: frozen, and no option it does not know."""
+    """The base of every plugin's config: frozen, finite, and no option it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 C = TypeVar("C", bound=BaseModel)
@@ -241,18 +241,36 @@ class Victim(Plugin[C]):
         """Fresh named blocks, from images to logits; the cut is the name of a block."""
 
 
-class Recipe(Config):
-    """How a victim is trained: the base of every victim's config."""
+Epochs = Annotated[int, Field(ge=1, le=100_000, description="passes over the release")]
+BatchSize = Annotated[int, Field(ge=1, le=1_000_000, description="images per step")]
+Optimizer = Annotated[Literal["adamw", "adam", "sgd"], Field(description="sgd: momentum .9")]
+Rate = Annotated[
+    float, Field(gt=0, le=1e6, allow_inf_nan=False, description="initial learning rate")
+]
+Decay = Annotated[
+    float, Field(ge=0, le=1e6, allow_inf_nan=False, description="as the optimiser understands it")
+]
+Schedule = Annotated[
+    Literal["cosine", "step", "none"],
+    Field(description="step: a tenth at one half and at three quarters"),
+]
+Cut = Annotated[str, Field(description="name of the last block of h, the part before the cut")]
 
-    epochs: int = Field(10, ge=1, description="passes over the release")
-    batch_size: int = Field(128, ge=1, description="images per step")
-    optimizer: Literal["adamw", "adam", "sgd"] = Field("adamw", description="sgd: momentum .9")
-    lr: float = Field(1e-3, gt=0, description="initial learning rate")
-    weight_decay: float = Field(1e-4, ge=0, description="as the optimiser understands it")
-    schedule: Literal["cosine", "step", "none"] = Field(
-        "cosine", description="step: a tenth at one half and at three quarters"
-    )
-    cut: str = Field("", description="name of the last block of h, the part before the cut")
+
+class Recipe(Config):
+    """How a victim is trained: the base of every victim's config.
+
+    A victim with other defaults declares them with the same types (`epochs: Epochs = 30`), which
+    carry the bounds; a bare `int` would lose them.
+    """
+
+    epochs: Epochs = 10
+    batch_size: BatchSize = 128
+    optimizer: Optimizer = "adamw"
+    lr: Rate = 1e-3
+    weight_decay: Decay = 1e-4
+    schedule: Schedule = "cosine"
+    cut: Cut = ""
 
 
 class Space(Plugin[C]):

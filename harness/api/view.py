@@ -36,7 +36,8 @@ class View:
     device: torch.device
     rng: Stream
     protocol: Mapping[str, int | str] = field(default_factory=dict)
-    """How the release is made: `rounds`; of gradients `batch_size`, `victim_epochs`, `bn_mode`."""
+    """How the release is made: `rounds`, the `space` as `name[option=value]`; of gradients
+    `batch_size`, `victim_epochs`, `bn_mode`."""
 
     def has(self, channel: Channel) -> bool:
         """Whether this attack works with a channel."""

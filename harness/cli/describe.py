@@ -13,17 +13,23 @@ from harness.cli.options import epilog, json_option
     "describe", epilog=epilog("harness describe unet", "harness describe singmix --dataset cifar10")
 )
 @click.argument("plugin")
+@click.option("--kind", help="Where plugins of two kinds share a name, such as 'spaces'.")
 @click.option("--dataset", help="Also say what a defense's own theory predicts on this dataset.")
 @click.option("--private-size", type=click.IntRange(min=2), help="Private images to look at.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def command(
-    plugin: str, dataset: str | None, private_size: int | None, seed: int, as_json: bool
+    plugin: str,
+    kind: str | None,
+    dataset: str | None,
+    private_size: int | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Explain one plugin: its law, options with their bounds, paper and known weaknesses."""
     from harness.description import analysis, description
 
-    facts = description(plugin)
+    facts = description(plugin, kind)
     if dataset:
         facts["analysis"] = analysis(plugin, dataset, private_size, seed)
     if as_json:
@@ -52,6 +58,8 @@ def _print(facts: dict[str, Any]) -> None:
             click.echo(f"  - {weakness}")
     for table in facts.get("analysis", []):
         _print_table(table)
+    if facts.get("analysis") == []:
+        click.echo(f"\n'{facts['name']}' has no theory of particular images to print.")
 
 
 def _lines(value: Any) -> str:

@@ -28,7 +28,7 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
     "release": (click.Choice(CHOICES["release"]), "What leaves.  [default: by stack and attack]"),
     "preset": (click.Choice(CHOICES["preset"]), "Sizes and budgets.  [default: quick]"),
     "only": (click.Choice(CHOICES["only"]), "Run one half."),
-    "repeats": (int, "Trainings of the victim, for a mean accuracy.  [default: 1]"),
+    "repeats": (int, "Trainings of the victim on one release.  [default: 1]"),
     "rounds": (int, "How often each image is encoded and released.  [default: 1]"),
     "private_size": (int, "Private images.  [default: by preset]"),
     "public_size": (int, "Public images.  [default: by preset]"),

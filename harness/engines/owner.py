@@ -9,7 +9,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from harness.api import PluginError, Progress, Recipe, Release, ReleaseKind, Samples, Splits
+from harness.api import (
+    PluginError,
+    Progress,
+    Recipe,
+    Release,
+    ReleaseKind,
+    Samples,
+    Splits,
+    UsageError,
+)
 from harness.engines.codec import pack_release, pack_splits, unpack_release, unpack_splits
 from harness.engines.context import Context, plugin_boundary
 from harness.rng import KeyedStream
@@ -29,6 +38,8 @@ from harness.store.features import FeatureStore
 SPLITS = ("private", "public", "test")
 GRADIENT_TARGETS = 16
 """Images judged of gradients, where the user names no number: each costs a model's size."""
+SHORTEST_SECONDS = 0.5
+"""Trainings below this are over before the machine has settled; their ratio would be noise."""
 UNPROTECTED: tuple[Resolved, ...] = ()
 
 
@@ -61,6 +72,11 @@ class Owner:
         """Private, public and test samples in the space: images, or their features."""
         if not self.cell.space.spec.extracts:
             return self.images
+        if not self.images.scale.of_images:
+            raise UsageError(
+                f"'{self.cell.space.name}' extracts features of images, and "
+                f"'{self.cell.dataset.name}' has vectors; leave --space at pixels."
+            )
         space = self.context.build("spaces", self.cell.space)
         with plugin_boundary(self.cell.space.name):
             return embed(self.images, lambda images: self._features(space, images))
@@ -195,19 +211,25 @@ class Owner:
 
     def utility(self) -> Utility:
         """The victim's accuracy beside that of the same victim on unprotected images."""
+        own = self._trainings(self.cell.defenses, self.cell.trained_kind)  # may be refused
         reference = self._trainings(UNPROTECTED, ReleaseKind.ENCODINGS)
-        own = self._trainings(self.cell.defenses, self.cell.trained_kind)
         return summed_up(*([_right(t) for t in part] for part in (own, reference)))
 
     @property
     def measures(self) -> dict[str, float]:
-        """What was measured of the victim's first training."""
+        """What was measured of the victim's first training, and of a young one's gradients."""
         first = self._training(self.cell.defenses, self.cell.trained_kind, 0)
         found: dict[str, float] = first.facts["measures"]
-        return found
+        if self.cell.kind is not ReleaseKind.GRADIENTS:
+            return found
+        young = _measured(self.release.facts)
+        return found | {f"release.{name}": value for name, value in young.items()}
 
     def training_seconds(self) -> dict[str, float]:
-        """How long the trainings took under the stack and unprotected, and the ratio."""
+        """How long the trainings took under the stack and unprotected, and the ratio.
+
+        Nothing is said of what is too short to be measured.
+        """
         own, plain = (
             sum(made.facts[SECONDS] for made in self._trainings(defenses, kind))
             for defenses, kind in (
@@ -215,8 +237,13 @@ class Owner:
                 (UNPROTECTED, ReleaseKind.ENCODINGS),
             )
         )
-        ratio = {"training ratio": round(own / plain, 3)} if plain else {}
-        return {"training": round(own, 3), "training unprotected": round(plain, 3), **ratio}
+        if min(own, plain) < SHORTEST_SECONDS:
+            return {}
+        return {
+            "training": round(own, 3),
+            "training unprotected": round(plain, 3),
+            "training ratio": round(own / plain, 3),
+        }
 
     def _trainings(self, defenses: tuple[Resolved, ...], kind: ReleaseKind) -> list[Artifact]:
         return [self._training(defenses, kind, i) for i in range(self.cell.request.repeats)]

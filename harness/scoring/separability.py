@@ -22,7 +22,8 @@ def separability(hidden: Tensor, labels: Tensor) -> dict[str, float]:
     rows = hidden[:LARGEST].flatten(1).double()
     rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
     first, second = torch.triu_indices(len(rows), len(rows), offset=1)
-    distances = torch.cdist(rows, rows)[first, second]
+    exact = "donot_use_mm_for_euclid_dist"  # products would round coincident points apart
+    distances = torch.cdist(rows, rows, compute_mode=exact)[first, second]
     same = labels[:LARGEST][first] == labels[:LARGEST][second]
     kinds = {"within": distances[same], "across": distances[~same]}
     return {

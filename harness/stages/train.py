@@ -52,9 +52,12 @@ class EpochClock:
 
     @property
     def seconds(self) -> float:
-        """The median epoch, times the epochs: the first pays for libraries that wake up."""
+        """The median epoch but for the first, times the epochs; 0 where there is no second.
+
+        The first pays for libraries that wake up.
+        """
         epochs = [after - before for before, after in pairwise(self._ticks)]
-        return median(epochs) * len(epochs) if epochs else 0.0
+        return median(epochs[1:]) * len(epochs) if len(epochs) > 1 else 0.0
 
 
 def train(

@@ -1,5 +1,7 @@
 """Every built-in defense as a user meets it: one small cell each, alone and stacked."""
 
+from importlib.util import find_spec
+
 import pytest
 from strangers import SMALL, Machine
 
@@ -22,6 +24,7 @@ CELLS = {
     "unicon": cell("unicon", *UTILITY),
     "gradprune": cell("gradprune[p=0.9]+instahide[k=4]", "--attack", "nearest"),
     "gradnoise": cell("gradnoise[scale=0.1]", *UTILITY),
+    "dpsgd": cell("dpsgd[noise_multiplier=1]", *UTILITY),
     "synthetic": cell("mixup[k=2]", "--dataset", "synthetic-mixcon"),
 }
 REFUSED = {
@@ -39,6 +42,10 @@ REFUSED = {
     "dpsgd+gradprune": "'dpsgd' holds only where it trains alone",
     "mixcon+dpsgd": "'dpsgd' holds only where it trains alone",
 }
+
+
+if find_spec("opacus") is None:
+    del CELLS["dpsgd"]
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +70,23 @@ def test_nonsense_is_refused_before_any_work(refusals, stack):
     outcome = refusals[stack]
     assert (outcome.code, outcome.out) == (2, "")
     assert REFUSED[stack] in outcome.err
+
+
+def test_what_cannot_be_trained_is_refused_before_anything_is(tmp_path):
+    machine = Machine(tmp_path)
+    commands = [
+        cell("mixcon[layer=nosuch]", *UTILITY),
+        cell("dpsgd", *UTILITY, "--victim", "cnn"),
+        cell("none", "--space", "efficientnet-lite0"),
+        cell("none", "--dataset", "synthetic-gaussian", "--space", "resnet18"),
+    ]
+    layer, batchnorm, weights, vectors = machine.series(commands)
+    assert [ran.code for ran in (layer, batchnorm, weights, vectors)] == [2, 2, 2, 2]
+    assert "no block 'nosuch' to cut after" in layer.err
+    assert "cnn[norm=group]" in batchnorm.err or "dp" in batchnorm.err
+    assert "harness assets fetch efficientnet-lite0" in weights.err
+    assert "harness assets fetch resnet18-imagenet" in vectors.err
+    assert not list(machine.cache.glob("artifacts/train/*"))
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -112,3 +136,10 @@ def test_vectors_are_no_images(cells):
     privacy = cells["synthetic"]["privacy"]
     assert privacy["snr_db"]["n"] == 12
     assert "not asked for" in privacy["ssim"]["unavailable"]
+
+
+@pytest.mark.skipif("dpsgd" not in CELLS, reason="opacus is not installed")
+def test_what_privacy_cost_is_in_the_record(cells):
+    measures = cells["dpsgd"]["measures"]
+    assert measures["dpsgd.epsilon"] > 0
+    assert measures["dpsgd.noise_multiplier"] == 1

@@ -20,6 +20,6 @@ def harness_attacks() -> list[AttackSpec]:
             controls=(Control("none", "fashion-mini", "snr_db", 25.0),),
             formula="x^ = x~ / rms(x~), one factor for the whole release",
             weaknesses=("amplified noise scores below the mean image, near -3 dB",),
-            example="identity",
+            example="harness evaluate --attack 'identity'",
         )
     ]

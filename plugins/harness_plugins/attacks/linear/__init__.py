@@ -56,6 +56,6 @@ def harness_attacks() -> list[AttackSpec]:
                 "would score 0",
                 "has no prior but smoothness, and ignores how much noise each row carries",
             ),
-            example="linear[steps=500]",
+            example="harness evaluate --attack 'linear[steps=500]'",
         )
     ]

@@ -22,6 +22,6 @@ def harness_attacks() -> list[AttackSpec]:
             companion=True,
             formula="x^ = argmax over public p of cos(x~ - m, p - m), m the public mean",
             weaknesses=("knows nothing that the public pool does not hold",),
-            example="nearest",
+            example="harness evaluate --attack 'nearest'",
         )
     ]

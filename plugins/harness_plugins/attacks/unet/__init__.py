@@ -76,6 +76,6 @@ def harness_attacks() -> list[AttackSpec]:
                 "paper: inputs far from unit scale and no knowledge of the weights, so it "
                 "collapses under strong noise",
             ),
-            example="unet[base=32,epochs=10]",
+            example="harness evaluate --attack 'unet[base=32,epochs=10]'",
         )
     ]

@@ -41,6 +41,7 @@ def harness_datasets() -> list[DatasetSpec]:
         DatasetSpec(
             name="cifar10",
             version="1",
+            example="harness evaluate --dataset cifar10",
             summary="CIFAR-10: 60 000 colour photographs, 32 x 32, ten classes",
             reference="Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
             factory="harness_plugins.datasets.cifar10.dataset:Cifar10",

@@ -32,6 +32,6 @@ def harness_datasets() -> list[DatasetSpec]:
                 "Some test images have near copies among the train images (Barz & Denzler 2020, "
                 "Do We Train on Test Data?); splits are kept disjoint by exact content only.",
             ),
-            example="--dataset cifar100 --defense 'singmix[tau=0.01]'",
+            example="harness evaluate --dataset cifar100 --defense 'singmix[tau=0.01]'",
         )
     ]

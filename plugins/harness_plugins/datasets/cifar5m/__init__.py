@@ -37,6 +37,7 @@ def harness_datasets() -> list[DatasetSpec]:
                 "to be used as public images beside private ones of CIFAR-10.",
                 "Standardised with CIFAR-10's mean and deviation, not with their own.",
             ),
-            example="--dataset 'cifar5m[path=/data/cifar5m,part=0]' --private-size 1000000",
+            example="harness evaluate --dataset 'cifar5m[path=/data/cifar5m,part=0]' "
+            "--private-size 100000",
         )
     ]

@@ -42,6 +42,7 @@ def harness_datasets() -> list[DatasetSpec]:
         DatasetSpec(
             name="fashion",
             version="1",
+            example="harness evaluate --dataset fashion",
             summary="Fashion-MNIST: 70 000 pictures of clothes, 28 x 28, grey",
             reference="Xiao et al., Fashion-MNIST, arXiv:1708.07747",
             factory="harness_plugins.datasets.fashion.dataset:Fashion",

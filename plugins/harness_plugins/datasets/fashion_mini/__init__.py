@@ -25,6 +25,7 @@ def harness_datasets() -> list[DatasetSpec]:
         DatasetSpec(
             name="fashion-mini",
             version="1",
+            example="harness evaluate --dataset fashion-mini",
             summary="8 000 pictures of Fashion-MNIST, 28 x 28, grey; no download",
             reference="Xiao et al., Fashion-MNIST, arXiv:1708.07747",
             factory="harness_plugins.datasets.fashion_mini.dataset:FashionMini",

@@ -45,6 +45,6 @@ def harness_datasets() -> list[DatasetSpec]:
                 "own test/ where that matters.",
                 "All images are held in memory as they are used: 12 kB each at 64 x 64 RGB.",
             ),
-            example="--dataset 'folder[path=~/scans,size=64]' --private-size 200",
+            example="harness evaluate --dataset 'folder[path=~/scans,size=64]' --private-size 200",
         )
     ]

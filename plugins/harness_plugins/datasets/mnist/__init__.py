@@ -42,6 +42,7 @@ def harness_datasets() -> list[DatasetSpec]:
         DatasetSpec(
             name="mnist",
             version="1",
+            example="harness evaluate --dataset mnist",
             summary="MNIST: 70 000 handwritten digits, 28 x 28, grey",
             reference="LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998",
             factory="harness_plugins.datasets.mnist.dataset:Mnist",

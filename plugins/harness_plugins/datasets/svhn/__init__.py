@@ -41,6 +41,6 @@ def harness_datasets() -> list[DatasetSpec]:
                 "Neighbouring digits reach into the crops, and the classes are uneven: in the "
                 "train images the digit 1 occurs about three times as often as 9.",
             ),
-            example="--dataset svhn --victim lenet5",
+            example="harness evaluate --dataset svhn --victim lenet5",
         )
     ]

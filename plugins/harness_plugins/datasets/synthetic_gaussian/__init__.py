@@ -45,7 +45,6 @@ def harness_datasets() -> list[DatasetSpec]:
                 "Its vectors follow from `seed`; they stand for private data and are none.",
                 "Values have no bounds: metrics of images do not apply.",
             ),
-            example="--dataset 'synthetic-gaussian[d=3072,n=500]' --defense singmix "
-            "--attack linear",
+            example="harness evaluate --dataset 'synthetic-gaussian[d=3072,n=500]' --attack linear",
         )
     ]

@@ -48,7 +48,7 @@ def harness_datasets() -> list[DatasetSpec]:
                 "Its points follow from `seed`; they stand for private data and are none.",
                 "Values have no bounds: metrics of images do not apply.",
             ),
-            example="--dataset synthetic-mixcon --victim mixcon-mlp "
+            example="harness evaluate --dataset synthetic-mixcon --victim mixcon-mlp "
             "--private-size 800 --public-size 200 --test-size 200",
         )
     ]

@@ -34,6 +34,6 @@ def harness_datasets() -> list[DatasetSpec]:
                 "The first use decodes all JPEGs once (a minute or two) into a file of 1.4 GB "
                 "beside the archive; how they decode hangs on Pillow's JPEG library.",
             ),
-            example="--dataset cifar10 --public tiny-imagenet --defense singmix --attack unet",
+            example="harness evaluate --dataset cifar10 --public tiny-imagenet --attack unet",
         )
     ]

@@ -89,6 +89,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "small epsilon costs accuracy, most of all on few images",
                 "the budget counts one training: trying settings on the same images adds up",
             ),
-            example="--defense 'dpsgd[epsilon=3]' --victim 'cnn[norm=group]'",
+            example="harness evaluate --defense 'dpsgd[epsilon=3]' --victim 'cnn[norm=group]'",
         )
     ]

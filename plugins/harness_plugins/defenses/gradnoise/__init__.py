@@ -47,6 +47,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "large tensors with few large entries are hardly hidden, small late ones drown",
                 "noise averages away over the steps in which an image takes part",
             ),
-            example="gradnoise[kind=laplace,scale=1e-3]",
+            example="harness evaluate --defense 'gradnoise[kind=laplace,scale=1e-3]'",
         )
     ]

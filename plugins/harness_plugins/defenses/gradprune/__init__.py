@@ -43,6 +43,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "the gradient of the last layer's bias still tells the labels of a small batch",
                 "every step prunes anew: over several steps most entries leave at some time",
             ),
-            example="gradprune[p=0.99]",
+            example="harness evaluate --defense 'gradprune[p=0.99]'",
         )
     ]

@@ -117,10 +117,9 @@ def harness_defenses() -> list[DefenseSpec]:
                 "inside: j(i) are k private images, x_i first, y~_i = sum_j w_ij y_j(i)\n"
                 "cross: two private images and k-2 public patches, w_i1 + w_i2 >= min_private, "
                 "y~_i = w_i1 y_i + w_i2 y_2(i), not renormalised\n"
-                "patches: each public image gives one a round, a window of 1/2 to all of a side, "
-                "resized to the whole; a texture filter "
-                "stands in for the paper's (more than 40 SIFT key points): mean squared gradient "
-                "at least 1/4 of the public pool's median, else redrawn\n"
+                "patches: fresh windows of 1/2 to all of a side, resized to the whole; a texture "
+                "filter stands in for the paper's (more than 40 SIFT key points): mean squared "
+                "gradient at least 1/4 of the public pool's median, else redrawn\n"
                 "infer: log of the mean softmax over encodings of the test image, which takes the "
                 "primary image's place"
             ),
@@ -137,6 +136,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "no proof holds: security rests on a conjecture on vector sums that Carlini et "
                 "al. and Chen et al. went around",
             ),
-            example="instahide[k=6,scheme=cross]",
+            example="harness evaluate --defense 'instahide[k=6,scheme=cross]'",
         )
     ]

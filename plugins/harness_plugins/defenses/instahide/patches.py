@@ -42,10 +42,10 @@ class PublicPool:
 
 @dataclass(frozen=True)
 class Patches:
-    """What is mixed into n encodings: `rows` [n, c] of the pool, one patch of each for a round.
+    """What is mixed into n encodings: `rows` [n, c] of the pool, and `windows` onto them.
 
-    `windows` [m, tries, 3] float32 in [0,1) onto the pool's images are drawn beforehand, so that
-    which ones are taken moves nothing else that is drawn.
+    `windows` [n, c, tries, 3] float32 in [0,1) are drawn beforehand, so that which ones are
+    taken moves nothing else that is drawn.
     """
 
     pool: PublicPool
@@ -54,28 +54,14 @@ class Patches:
 
     def add_to(self, mixed: Tensor, weights: Tensor) -> None:
         """Add the patches, times `weights` [n, c], to `mixed` [n, *shape] in place."""
-        for part in self._parts(len(mixed)):
-            patches, places = self._cut(self.rows[part])
-            released, shares = mixed[part], weights[part]
-            for block in blocks(len(released), released[:1].numel()):
-                released[block] += mix(patches, places[block], shares[block])
-
-    def _parts(self, n: int) -> list[slice]:
-        """Spans of the n encodings whose patches take at most half of their memory."""
-        if self.windows is None or len(self.pool.usable) <= n // 2:
-            return [slice(0, n)]
-        step = max(1, n // (2 * self.rows.shape[1]))
-        return [slice(start, start + step) for start in range(0, n, step)]
-
-    def _cut(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Patches [u, *shape] of the images in `rows` [n, c], and which is whose [n, c]."""
-        if self.windows is None:
-            return self.pool.images, rows
-        used, places = rows.unique(return_inverse=True)
-        patches = self.pool.images.new_empty((len(used), *self.pool.images.shape[1:]))
-        for block in blocks(len(used), patches[:1].numel()):
-            patches[block] = textured_patches(self.pool, used[block], self.windows[used[block]])
-        return patches, places
+        for block in blocks(len(mixed), self.rows.shape[1] * mixed[:1].numel()):
+            rows = self.rows[block]
+            if self.windows is None:
+                mixed[block] += mix(self.pool.images, rows, weights[block])
+            else:
+                cut = textured_patches(self.pool, rows.flatten(), self.windows[block].flatten(0, 1))
+                places = torch.arange(rows.numel()).view(rows.shape)
+                mixed[block] += mix(cut, places, weights[block])
 
 
 def public_pool(images: Tensor, count: int) -> PublicPool:
@@ -98,11 +84,11 @@ def public_pool(images: Tensor, count: int) -> PublicPool:
 
 
 def draw_patches(pool: PublicPool, n: int, count: int, rng: Stream) -> Patches:
-    """For each of n encodings `count` different public images, and windows onto all of them."""
+    """For each of n encodings `count` different public images, and windows onto them."""
     rows = pool.usable[draw_different(n, count, len(pool.usable), rng)]
     windows = None
     if pool.flat is not None:
-        windows = rng.uniform(len(pool.images), _TRIES, _NUMBERS).float()
+        windows = rng.uniform(n, count, _TRIES, _NUMBERS).float()
     return Patches(pool, rows, windows)
 
 

@@ -94,7 +94,7 @@ def harness_defenses() -> list[DefenseSpec]:
                 "and beta = 0 the network still learns; the sum over a batch, of h(x) unscaled, "
                 "gives most of it (preset=synthetic)",
             ),
-            example="mixcon[strength=1,beta=1e-4]",
+            example="harness evaluate --defense 'mixcon[strength=1,beta=1e-4]'",
         ),
         DefenseSpec(
             name="unicon",
@@ -116,6 +116,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "nothing keeps representations of one class from collapsing to a point",
                 "the norm of h(x) is not held back: only directions are drawn together",
             ),
-            example="unicon[strength=1]",
+            example="harness evaluate --defense 'unicon[strength=1]'",
         ),
     ]

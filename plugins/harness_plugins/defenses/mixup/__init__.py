@@ -55,6 +55,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "averaging encodings of one image, over rounds, brings the image out",
                 "soft labels tell the weights of the classes in a mixture",
             ),
-            example="mixup[k=6]",
+            example="harness evaluate --defense 'mixup[k=6]'",
         )
     ]

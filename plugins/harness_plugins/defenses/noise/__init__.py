@@ -58,6 +58,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "labels are released as they are, and with them the class mean",
                 "no promise of differential privacy: the images' range is not bounded by the scale",
             ),
-            example="noise[kind=laplace,alpha=.5]",
+            example="harness evaluate --defense 'noise[kind=laplace,alpha=.5]'",
         )
     ]

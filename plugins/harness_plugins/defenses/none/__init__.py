@@ -18,6 +18,6 @@ def harness_defenses() -> list[DefenseSpec]:
             stage=Stage.ENCODING,
             formula="x~_i = x_i,  y~_i = y_i",
             weaknesses=("the release is the private data",),
-            example="none",
+            example="harness evaluate --defense 'none'",
         )
     ]

@@ -67,6 +67,6 @@ def harness_defenses() -> list[DefenseSpec]:
                 "every further encoding of the same images averages noise away",
                 "soft labels tell the class, and with it the class mean",
             ),
-            example="singmix[tau=1e-2]",
+            example="harness evaluate --defense 'singmix[tau=1e-2]'",
         )
     ]

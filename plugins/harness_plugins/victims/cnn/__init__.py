@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from harness.api import Recipe, VictimSpec, hookimpl
+from harness.api import BatchSize, Cut, Decay, Epochs, Rate, Recipe, VictimSpec, hookimpl
 from harness_plugins.victims.normalisation import NORM_CHOICE, Norm
 
 
 class CnnConfig(Recipe):
     """Two convolutions of stride 2 with a norm, of `width` and 2·`width` channels."""
 
-    epochs: int = 30
-    batch_size: int = 64
-    lr: float = 2e-3
-    weight_decay: float = 1e-2
-    cut: str = "conv2"
-    width: int = Field(32, ge=1)
+    epochs: Epochs = 30
+    batch_size: BatchSize = 64
+    lr: Rate = 2e-3
+    weight_decay: Decay = 1e-2
+    cut: Cut = "conv2"
+    width: int = Field(32, ge=1, le=4096, description="channels of the first convolution")
     norm: Norm = Field("batch", description=NORM_CHOICE)
 
 
@@ -34,8 +34,8 @@ def harness_victims() -> list[VictimSpec]:
             presets={"quick": {"epochs": 10}, "standard": {}, "paper": {"epochs": 100}},
             weaknesses=(
                 "Its BatchNorm statistics describe the encodings it was trained on: on clean "
-                "images it can look worse than its weights are (see accuracy_bn_recomputed).",
+                "images it can look worse than its weights are (see `bn_recomputed`).",
             ),
-            example="--victim 'cnn[width=64,epochs=50]'",
+            example="harness evaluate --victim 'cnn[width=64,epochs=50]'",
         )
     ]

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from harness.api import Recipe, VictimSpec, hookimpl
+from harness.api import (
+    BatchSize,
+    Cut,
+    Decay,
+    Epochs,
+    Optimizer,
+    Rate,
+    Recipe,
+    Schedule,
+    VictimSpec,
+    hookimpl,
+)
 
 
 class LeNet5Config(Recipe):
     """MixCon's training: SGD with a constant rate of .01, 20 epochs, no augmentation."""
 
-    epochs: int = 20
-    batch_size: int = 64
-    optimizer: str = "sgd"
-    lr: float = 1e-2
-    weight_decay: float = 0.0
-    schedule: str = "none"
-    cut: str = "conv2"
+    epochs: Epochs = 20
+    batch_size: BatchSize = 64
+    optimizer: Optimizer = "sgd"
+    lr: Rate = 1e-2
+    weight_decay: Decay = 0.0
+    schedule: Schedule = "none"
+    cut: Cut = "conv2"
 
 
 @hookimpl
@@ -29,6 +40,6 @@ def harness_victims() -> list[VictimSpec]:
             factory="harness_plugins.victims.lenet5.network:LeNet5",
             config=LeNet5Config,
             presets={"quick": {"epochs": 10, "lr": 0.03}, "standard": {}, "paper": {}},
-            example="--victim 'lenet5[cut=conv1]'",
+            example="harness evaluate --victim 'lenet5[cut=conv1]'",
         )
     ]

@@ -6,20 +6,31 @@ from typing import Literal
 
 from pydantic import Field
 
-from harness.api import Recipe, VictimSpec, hookimpl
+from harness.api import (
+    BatchSize,
+    Cut,
+    Decay,
+    Epochs,
+    Optimizer,
+    Rate,
+    Recipe,
+    Schedule,
+    VictimSpec,
+    hookimpl,
+)
 
 
 class MixconMlpConfig(Recipe):
     """Layers 10-500-2-100-2 with sigmoids, cut at the two-dimensional layer."""
 
-    epochs: int = 20
-    batch_size: int = 20
-    optimizer: Literal["adamw", "adam", "sgd"] = "sgd"
+    epochs: Epochs = 20
+    batch_size: BatchSize = 20
+    optimizer: Optimizer = "sgd"
     # The engine's sgd has momentum .9: its steps add up to those of the paper's rate of .1.
-    lr: float = 1e-2
-    weight_decay: float = 0.0
-    schedule: Literal["cosine", "step", "none"] = "none"
-    cut: str = "hidden2"
+    lr: Rate = 1e-2
+    weight_decay: Decay = 0.0
+    schedule: Schedule = "none"
+    cut: Cut = "hidden2"
     server: Literal["default", "deeper", "wider"] = Field(
         "default",
         description="after the cut; deeper: two more layers of 100; wider: 2048 in place of 100",
@@ -54,6 +65,7 @@ def harness_victims() -> list[VictimSpec]:
                 "Draws differ: about one in eight ends ten points below the others, and from "
                 "α = 0.1 on more than half saturate the sigmoids and learn nothing.",
             ),
-            example="--dataset synthetic-mixcon --victim 'mixcon-mlp[server=wider]'",
+            example="harness evaluate --dataset synthetic-mixcon "
+            "--victim 'mixcon-mlp[server=wider]'",
         )
     ]

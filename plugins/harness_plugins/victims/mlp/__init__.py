@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from harness.api import Recipe, VictimSpec, hookimpl
+from harness.api import BatchSize, Cut, Decay, Epochs, Recipe, VictimSpec, hookimpl
 
 
 class MlpConfig(Recipe):
     """Two hidden layers of `width` units."""
 
-    epochs: int = 30
-    batch_size: int = 64
-    weight_decay: float = 1e-2
-    cut: str = "hidden1"
-    width: int = Field(256, ge=1)
+    epochs: Epochs = 30
+    batch_size: BatchSize = 64
+    weight_decay: Decay = 1e-2
+    cut: Cut = "hidden1"
+    width: int = Field(256, ge=1, le=65536, description="units of each hidden layer")
 
 
 @hookimpl
@@ -29,6 +29,6 @@ def harness_victims() -> list[VictimSpec]:
             factory="harness_plugins.victims.mlp.network:Mlp",
             config=MlpConfig,
             presets={"quick": {"epochs": 10}, "standard": {}, "paper": {"epochs": 100}},
-            example="--victim 'mlp[width=1024]'",
+            example="harness evaluate --victim 'mlp[width=1024]'",
         )
     ]

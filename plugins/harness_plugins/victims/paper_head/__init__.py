@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from harness.api import Recipe, VictimSpec, hookimpl
+from harness.api import BatchSize, Cut, Epochs, Recipe, VictimSpec, hookimpl
 
 
 class PaperHeadConfig(Recipe):
     """The paper's training: AdamW, cosine schedule, batches of 128 (appendix E)."""
 
-    epochs: int = Field(20, ge=1, description="passes over the release; the paper: 200")
-    batch_size: int = Field(128, ge=2, description="images per step; BatchNorm needs two")
-    optimizer: Literal["adamw", "adam", "sgd"] = Field("adamw", description="sgd: momentum .9")
-    lr: float = Field(1e-3, gt=0, le=10, allow_inf_nan=False, description="initial learning rate")
-    weight_decay: float = Field(
-        1e-4, ge=0, le=10, allow_inf_nan=False, description="as the optimiser understands it"
-    )
-    cut: str = Field("hidden1", description="name of the last block of h, the part before the cut")
+    epochs: Epochs = 20
+    batch_size: Annotated[
+        BatchSize, Field(ge=2, description="images per step; BatchNorm needs two")
+    ] = 128
+    cut: Cut = "hidden1"
 
 
 @hookimpl
@@ -40,8 +37,8 @@ def harness_victims() -> list[VictimSpec]:
             weaknesses=(
                 "Made for a network's features: on pixels it learns little more than a line does.",
                 "Its BatchNorm statistics describe the encodings it was trained on: on clean "
-                "features it can look worse than its weights are (see accuracy_bn_recomputed).",
+                "features it can look worse than its weights are (see `bn_recomputed`).",
             ),
-            example="--space vgg16 --victim 'paper-head[epochs=20]'",
+            example="harness evaluate --space vgg16 --victim 'paper-head[epochs=20]'",
         )
     ]

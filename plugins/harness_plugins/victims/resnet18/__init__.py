@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from harness.api import Recipe, VictimSpec, hookimpl
+from harness.api import Cut, Epochs, Optimizer, Rate, Recipe, Schedule, VictimSpec, hookimpl
 from harness_plugins.victims.normalisation import NORM_CHOICE, Norm
 
 
 class ResNet18Config(Recipe):
     """InstaHide's training by default: SGD, the rate divided by ten at 1/2 and 3/4 of the way."""
 
-    epochs: int = 200
-    optimizer: str = "sgd"
-    lr: float = 0.1
-    schedule: str = "step"
-    cut: str = "layer2"
-    width: int = Field(64, ge=1)
+    epochs: Epochs = 200
+    optimizer: Optimizer = "sgd"
+    lr: Rate = 0.1
+    schedule: Schedule = "step"
+    cut: Cut = "layer2"
+    width: int = Field(64, ge=1, le=1024, description="channels of the first convolution")
     norm: Norm = Field("batch", description=NORM_CHOICE)
 
 
@@ -37,6 +37,6 @@ def harness_victims() -> list[VictimSpec]:
                 "paper": {},
             },
             weaknesses=("Slow without a GPU: an epoch of 2 000 images takes about a minute.",),
-            example="--victim 'resnet18[epochs=30]'",
+            example="harness evaluate --victim 'resnet18[epochs=30]'",
         )
     ]
