@@ -4,10 +4,9 @@
 
 Times are the best of several repeats of one run, in which the copy, the defense and the PyTorch
 version of its law take turns. The PyTorch versions are below: whole tensors, few lines each, and
-randomness without a key. That of cross-dataset mixtures leaves out the search for patches that
-are not flat. The radius of singmix is given: it is calibrated once for a release, not once a
-round. Memory is the peak of a fresh process above what it held with its input, over the bytes of
-the release (at most 2); on Linux alone.
+randomness without a key. The radius of singmix is given: it is calibrated once for a release, not
+once a round. Memory is the peak of a fresh process above what it held with its input, over the
+bytes of the release (at most 2); on Linux alone.
 """
 
 from __future__ import annotations

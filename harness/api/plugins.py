@@ -244,11 +244,9 @@ class Victim(Plugin[C]):
 Epochs = Annotated[int, Field(ge=1, le=100_000, description="passes over the release")]
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000, description="images per step")]
 Optimizer = Annotated[Literal["adamw", "adam", "sgd"], Field(description="sgd: momentum .9")]
-Rate = Annotated[
-    float, Field(gt=0, le=1e6, allow_inf_nan=False, description="initial learning rate")
-]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, description="initial learning rate")]
 Decay = Annotated[
-    float, Field(ge=0, le=1e6, allow_inf_nan=False, description="as the optimiser understands it")
+    float, Field(ge=0, allow_inf_nan=False, description="as the optimiser understands it")
 ]
 Schedule = Annotated[
     Literal["cosine", "step", "none"],

@@ -38,6 +38,10 @@ CELLS = {
         *("singmix[radius=0]", "linear", "--space", "corners"),
         *("--metrics", "snr_db,ssim,max_error"),
     ),
+    "training in a space": cell(
+        *("none", "linear", "--space", "corners", "--only", "utility"),
+        *("--private-size", "200", "--test-size", "100"),
+    ),
     "features in a space": cell("none", "linear", "--space", "corners", "--release", "features"),
 }
 
@@ -95,7 +99,11 @@ def test_a_space_is_judged_in_its_own_features(records):
     assert snr(record)["mean"] > 10 > snr(record)["null"]
     assert "'corners' holds features" in record["privacy"]["ssim"]["unavailable"]
     assert "'corners' holds features" in record["privacy"]["max_error"]["unavailable"]
-    assert record["utility"]["reference_accuracy"] > 0.3
+
+
+def test_a_victim_learns_in_a_space(records):
+    utility = records["training in a space"]["utility"]
+    assert utility["accuracy"] > utility["chance"] + 0.1
 
 
 def test_a_victim_in_a_space_releases_features_of_features(records):
@@ -117,7 +125,7 @@ def test_several_trainings_are_averaged(records):
     (plain,) = [utility["accuracies"]["plain"]]
     assert len(plain["trainings"]) == 2
     assert utility["accuracy"] == pytest.approx(sum(plain["trainings"]) / 2)
-    assert records["utility"]["timing"]["training ratio"] > 0
+    assert "training ratio" not in records["utility"]["timing"]  # too short to be measured
     assert records["utility"]["measures"]["separability.across.mean"] > 0
 
 

@@ -32,7 +32,8 @@ def test_the_readme_quotes_them(attack: str, dataset: str, resolution: int | Non
     scores = {
         record.defense[0].config["tau"]: record.privacy["snr_db"].mean
         for record in found
-        if record.attack.name == attack
+        if record.privacy
+        and record.attack.name == attack
         and record.dataset.name == dataset
         and record.defense[0].config["resolution"] == resolution
     }
