@@ -169,7 +169,7 @@ def _utility_line(utility: Utility, victim: str) -> str:
 def _utility_details(record: RunRecord) -> list[str]:
     """Accuracy by inference, how long training took, and what was measured of the victim."""
     assert record.utility is not None
-    ways = [f"{_words(way)} {a.mean:.3f}" for way, a in record.utility.accuracies.items()]
+    ways = [f"{_words(way)} {found.mean:.3f}" for way, found in record.utility.own_first]
     repeats = max((len(a.trainings) for a in record.utility.accuracies.values()), default=1)
     several = f", {repeats} trainings" if repeats > 1 else ""
     ratio = record.timing.get("training ratio")

@@ -49,7 +49,7 @@ class Utility(BaseModel):
     inference: str = PLAIN
     """What the defense's own inference is."""
     accuracies: dict[str, Accuracy] = {}
-    """By inference, the defense's own first."""
+    """By inference: `plain`, `encoded`, `bn_recomputed`, as far as they apply."""
     chance: float
     """Of always naming the class most frequent in the test set."""
     n: int
@@ -57,6 +57,12 @@ class Utility(BaseModel):
     """Of the same victim trained as long on unprotected images, asked plainly."""
     reference_interval: Interval | None = None
     reference_accuracies: dict[str, Accuracy] = {}
+
+    @property
+    def own_first(self) -> list[tuple[str, Accuracy]]:
+        """Accuracies by inference, the defense's own before the others, whatever JSON sorted."""
+        order = {PLAIN: 0, ENCODED: 1, RECOMPUTED: 2} | {self.inference: -1}
+        return sorted(self.accuracies.items(), key=lambda item: order.get(item[0], len(order)))
 
 
 class Right(BaseModel):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.record import RunRecord
 from harness.store.records import Records
 
 pytestmark = pytest.mark.core
@@ -39,3 +40,44 @@ def test_the_readme_quotes_them(attack: str, dataset: str, resolution: int | Non
     }
     quoted = [f"{scores[tau]:.2f}".replace("-", "−") for tau in sorted(scores, reverse=True)]
     assert " | ".join(quoted) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def trained(**asked: object) -> list[RunRecord]:
+    """Committed records of trainings that were asked for like this."""
+    found = [Records(Path()).load(path) for path in RECORDS]
+    return [
+        record
+        for record in found
+        if record.utility and all(getattr(record.request, k) == v for k, v in asked.items())
+    ]
+
+
+def in_readme(*means: float) -> bool:
+    quoted = " | ".join(f"{mean:.3f}" for mean in means)
+    return quoted in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_quotes_accuracies_in_a_space() -> None:
+    records = trained(space="vgg16", dataset="cifar10")
+    by_tau = sorted(records, key=lambda record: -record.defense[0].config["tau"])
+    assert len(by_tau) == 4
+    for way in ("plain", "bn_recomputed"):
+        assert in_readme(*(r.utility.accuracies[way].mean for r in by_tau if r.utility))
+
+
+def test_the_readme_quotes_accuracies_of_encodings_and_pruned_gradients() -> None:
+    records = trained(dataset="fashion", private_size=5000, repeats=3)
+    assert len(records) == 10
+    for record in records:
+        assert record.utility
+        assert in_readme(record.utility.accuracies["plain"].mean)
+        assert in_readme(record.utility.accuracy)
+
+
+def test_the_readme_quotes_mixcons_tables() -> None:
+    records = trained(private_size=59_000) + trained(dataset="synthetic-mixcon")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(records) == 4 + 9
+    for record in records:
+        assert record.utility
+        assert f"{100 * record.utility.accuracy:.1f}" in text
