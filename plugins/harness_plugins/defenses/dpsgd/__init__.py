@@ -84,6 +84,8 @@ def harness_defenses() -> list[DefenseSpec]:
                 "and so has an image that an encoding defense mixed into several encodings",
                 "epsilon is that of the training; gradients that are released besides are "
                 "batches the attacker knows, each worth epsilon_per_gradient of its own",
+                "epsilon guards the weights alone: it does not cover features h(x) of private "
+                "images that are released",
                 "noise comes from a seeded generator that is not cryptographic, in floating "
                 "point: a deployment needs Opacus' secure mode",
                 "small epsilon costs accuracy, most of all on few images",

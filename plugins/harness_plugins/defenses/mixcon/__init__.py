@@ -79,7 +79,8 @@ def harness_defenses() -> list[DefenseSpec]:
             formula=(
                 "loss = cross entropy + strength / (p |C| (|C| - 1)) *\n"
                 "       sum_{i <= p} sum_{c1 != c2} (dist + beta / dist)\n"
-                "dist = ||h(x_{i,c1}) - h(x_{i,c2})||^2 in [epsilon, 1/epsilon],  ||h|| = 1\n"
+                "dist = ||h(x_{i,c1}) - h(x_{i,c2})||^2 in [epsilon, 1/epsilon]\n"
+                "||h|| = 1, but for unit=false\n"
                 "C: classes in the batch,  p: size of the smallest,  "
                 "x_{i,c}: i-th image of class c\n"
                 "reduction=sum: without the factor 1 / (p |C| (|C| - 1))"
