@@ -77,7 +77,7 @@ def test_the_readme_quotes_accuracies_of_encodings_and_pruned_gradients() -> Non
 def test_the_readme_quotes_mixcons_tables() -> None:
     records = trained(private_size=59_000) + trained(dataset="synthetic-mixcon")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(records) == 4 + 9
+    assert len(records) == 5 + 9
     for record in records:
         assert record.utility
         assert f"{100 * record.utility.accuracy:.1f}" in text
