@@ -51,8 +51,9 @@ def _heading(record: RunRecord) -> str:
     stack = "+".join(_term(d.name, d.config, d.resolved) for d in record.defense)
     size = f", {record.splits['targets']} targets" if record.splits else ""
     rounds = f", {record.request.rounds} rounds" if record.request.rounds > 1 else ""
+    attacked = "" if record.request.only == "utility" else f" × {record.attack.name}"
     return (
-        f"{stack} × {record.attack.name} on {record.dataset.name} "
+        f"{stack}{attacked} on {record.dataset.name} "
         f"({record.threat_model}, {record.request.preset}{size}{rounds})"
     )
 
