@@ -102,11 +102,12 @@ class Context:
 
     @contextmanager
     def watched(self, label: str) -> Iterator[Progress]:
-        """Show, time and measure the memory of a piece of work."""
+        """Show and time a piece of work; what is done in several parts is timed as one."""
         with self.observer.stage(label) as progress:
             started = time.perf_counter()
             yield progress
-            self.timing[label] = round(time.perf_counter() - started, 3)
+            taken = time.perf_counter() - started
+            self.timing[label] = round(self.timing.get(label, 0.0) + taken, 3)
 
 
 @contextmanager
