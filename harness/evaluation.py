@@ -86,7 +86,7 @@ def equip(cell: Cell, root: Path) -> Cell:
         for asset in resolved.spec.assets:
             locate(asset, root)
     fingerprints = {
-        resolved.name: _fingerprint_of(resolved)
+        resolved.written: _fingerprint_of(resolved)
         for resolved in filter(None, (cell.dataset, cell.public))
         if resolved.spec.fingerprint
     }

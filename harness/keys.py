@@ -99,7 +99,7 @@ class Keys:
 
     def _dataset(self, resolved: Resolved) -> dict[str, Any]:
         assets = {asset.name: _asset_identity(asset) for asset in resolved.spec.assets}
-        found = self.cell.fingerprints.get(resolved.name)
+        found = self.cell.fingerprints.get(resolved.written)
         named = {"data": found} if found is not None else {}
         return {**plugin_identity(resolved), "assets": assets, **named}
 

@@ -43,7 +43,7 @@ class Cell:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Metrics whose assets are not here, with the reason."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """By dataset: what names data that is no asset."""
+    """By dataset as written: what names data that is no asset."""
 
     @property
     def kind(self) -> ReleaseKind:

@@ -36,6 +36,11 @@ class Resolved:
         name: str = self.spec.name
         return name
 
+    @property
+    def written(self) -> str:
+        """Name and config in one text: two uses of one plugin differ by it."""
+        return f"{self.name} {self.config.model_dump_json()}"
+
 
 def parse_stack(text: str) -> tuple[Selection, ...]:
     """Parse a `+`-joined stack; UsageError shows what could not be read."""

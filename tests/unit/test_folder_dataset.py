@@ -229,3 +229,35 @@ def test_one_changed_byte_changes_the_fingerprint(tmp_path: Path) -> None:
     data = io.BytesIO(path.read_bytes()).getvalue()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     assert marked(tmp_path) != first
+
+
+def test_two_folders_in_one_cell_each_keep_their_own_fingerprint(tmp_path):
+    """Private and public images from two folders: a change in either changes the cache keys."""
+    from PIL import Image
+
+    from harness.evaluation import equip
+    from harness.keys import Keys
+    from harness.plan import plan
+    from harness.registry import registry
+    from harness.request import make_request
+
+    def draw(folder, shade):
+        for name in ("a", "b"):
+            (tmp_path / folder / name).mkdir(parents=True, exist_ok=True)
+            for i in range(2):
+                picture = Image.new("L", (32, 32), shade + i)
+                picture.save(tmp_path / folder / name / f"{i}.png")
+
+    def key():
+        own, other = (f"folder[path={tmp_path / name}]" for name in ("own", "other"))
+        cell = plan(make_request(dataset=own, public=other), registry())
+        return Keys(equip(cell, tmp_path), "owner").load
+
+    draw("own", 10)
+    draw("other", 90)
+    first = key()
+    assert key() == first
+    draw("own", 50)
+    second = key()
+    draw("other", 150)
+    assert len({first, second, key()}) == 3
