@@ -8,7 +8,7 @@ from typing import Any
 from harness.api.data import Samples
 from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ThreatModel
-from harness.api.specs import AttackSpec, DefenseSpec, Spec, Stage
+from harness.api.specs import AttackSpec, Control, DefenseSpec, Spec, Stage
 from harness.registry import KINDS, Registered, load_factory, registry
 from harness.selector import Resolved, parse_one, resolve
 
@@ -70,7 +70,17 @@ def _declared(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, AttackSpec):
         facts["needs"] = [", ".join(sorted(needs)) for needs in spec.needs]
         facts["optional"] = ", ".join(sorted(spec.optional))
+        facts["controls"] = [
+            f"{place(control)}: {control.metric} must reach {control.at_least:g}"
+            for control in spec.controls
+        ]
     return facts
+
+
+def place(control: Control) -> str:
+    """The cell of a control, as `singmix[tau=1] on fashion-mini (rounds=10)`."""
+    options = ", ".join(f"{name}={value}" for name, value in control.options.items())
+    return f"{control.defense} on {control.dataset}{f' ({options})' if options else ''}"
 
 
 def _options(spec: Spec) -> list[dict[str, str]]:

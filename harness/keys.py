@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from harness.api.assets import Asset
-from harness.api.knowledge import NETWORKS, ReleaseKind
+from harness.api.knowledge import NETWORKS, Channel, ReleaseKind
+from harness.api.specs import Preparation
 from harness.plan import AttackPlan, Cell
 from harness.provenance import module_sha256, package_versions, source_sha256
 from harness.selector import Resolved
@@ -49,6 +50,22 @@ def plugin_identity(resolved: Resolved) -> dict[str, Any]:
         "source": plugin_source(resolved),
         "config": resolved.config.model_dump(mode="json"),
     }
+
+
+def preparation_identity(made: Preparation, attack: Resolved) -> dict[str, Any]:
+    """What makes two preparations the same: their code and arguments, whoever asks for them."""
+    return {
+        "name": made.name,
+        "factory": made.factory,
+        "source": source_sha256(made.factory.partition(":")[0]),
+        "arguments": preparation_arguments(made, attack),
+    }
+
+
+def preparation_arguments(made: Preparation, attack: Resolved) -> dict[str, Any]:
+    """Constants, and the options that the attack was given."""
+    config = attack.config.model_dump(mode="json")
+    return {**made.constants, **{name: config[name] for name in made.options}}
 
 
 def _asset_identity(asset: Asset) -> dict[str, str]:
@@ -188,8 +205,33 @@ class Keys:
             "attack",
             release=self.release,
             attack=plugin_identity(plan.attack),
+            shared=self._shared(plan),
             channels=sorted(plan.channels),
             threat_model=self.cell.threat_model.name,
+            budget=self._budget(),
+            seed=self.cell.request.seed,
+            hardware=self._hardware(),
+        )
+
+    def _shared(self, plan: AttackPlan) -> list[dict[str, Any]]:
+        """What makes an attack's preparations the same, but for what they are made of."""
+        return [preparation_identity(made, plan.attack) for made in plan.preparations]
+
+    def preparation_of(
+        self, made: Preparation, attack: Resolved, encoder: dict[str, Any] | None
+    ) -> str:
+        """Key of a preparation that attacks share: it holds no more than its channels tell."""
+        encoding = self.cell.encoding
+        told = Channel.ENCODER in made.channels
+        return self._key(
+            "prepare",
+            splits=self.load,
+            preparation=preparation_identity(made, attack),
+            channels=sorted(made.channels),
+            encoder=encoder if told else None,
+            defense=plugin_identity(encoding) if encoding and told else None,
+            network=self.release if made.channels & NETWORKS else None,
+            space=self._space,
             budget=self._budget(),
             seed=self.cell.request.seed,
             hardware=self._hardware(),
@@ -205,6 +247,7 @@ class Keys:
             "prepare",
             splits=self.load,
             attack=plugin_identity(plan.attack),
+            shared=self._shared(plan),
             channels=sorted(plan.channels),
             threat_model=self.cell.threat_model.name,
             protocol=self.cell.protocol,

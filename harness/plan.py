@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.api.errors import UsageError
 from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel, release_kind
-from harness.api.specs import AttackSpec, MetricSpec, Stage
+from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
 from harness.registry import Registry
 from harness.request import Request
 from harness.selector import Resolved, Selection, parse_one, parse_stack, resolve
@@ -20,6 +20,12 @@ class AttackPlan:
     attack: Resolved
     kind: ReleaseKind
     channels: frozenset[Channel]
+
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        """Those of its preparations whose channels it was granted."""
+        declared: tuple[Preparation, ...] = self.attack.spec.preparations
+        return tuple(made for made in declared if made.channels <= self.channels)
 
 
 @dataclass(frozen=True)

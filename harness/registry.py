@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from harness.api import hooks
 from harness.api.assets import Asset
 from harness.api.errors import PluginError, UsageError, nearest
-from harness.api.knowledge import Channel, ThreatModel, release_kind
+from harness.api.knowledge import PRIOR_CHANNELS, Channel, ThreatModel, release_kind
 from harness.api.specs import (
     AttackSpec,
     DatasetSpec,
@@ -39,6 +39,7 @@ from harness.api.specs import (
 GROUP = "harness.plugins"
 OWN_DISTRIBUTION = "encoding-harness"
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
+FACTORY = re.compile(r"[\w.]+:\w+")
 
 KINDS: Mapping[str, type[Any]] = {
     "defenses": DefenseSpec,
@@ -179,13 +180,21 @@ def _fault(kind: str, spec: Any) -> str | None:
     if not NAME.fullmatch(spec.name):
         return f"'{spec.name}' is not a name: lower-case words joined by - or _"
     if isinstance(spec, Spec):
-        faults = (_factory_fault, _config_fault, _stage_fault, _needs_fault)
+        faults = (
+            _factory_fault,
+            _config_fault,
+            _stage_fault,
+            _needs_fault,
+            _preparation_fault,
+            _effort_fault,
+        )
         return next(filter(None, (fault(spec) for fault in faults)), None)
     return None
 
 
 def _factory_fault(spec: Spec) -> str | None:
-    if re.fullmatch(r"[\w.]+:\w+", spec.factory):
+    ensemble = isinstance(spec, AttackSpec) and spec.members
+    if ensemble or FACTORY.fullmatch(spec.factory):
         return None
     return f"'{spec.name}': factory must read 'package.module:Class'; it reads '{spec.factory}'"
 
@@ -215,6 +224,8 @@ def _stage_fault(spec: Spec) -> str | None:
 def _needs_fault(spec: Spec) -> str | None:
     if not isinstance(spec, AttackSpec):
         return None
+    if spec.members:
+        return None
     if not spec.needs:
         return f"'{spec.name}': needs names no alternative"
     for needs in spec.needs:
@@ -224,6 +235,29 @@ def _needs_fault(spec: Spec) -> str | None:
             release_kind(needs)
         except ValueError as error:
             return f"'{spec.name}': {error}"
+    return None
+
+
+def _preparation_fault(spec: Spec) -> str | None:
+    """Preparations see nothing of the release, and take options that exist."""
+    for made in spec.preparations if isinstance(spec, AttackSpec) else ():
+        beyond = sorted(made.channels - PRIOR_CHANNELS)
+        if beyond:
+            return f"'{spec.name}': preparation '{made.name}' asks for {', '.join(beyond)}"
+        unknown = sorted(set(made.options) - set(spec.config.model_fields))
+        if unknown:
+            return f"'{spec.name}': preparation '{made.name}' takes unknown {', '.join(unknown)}"
+        if not FACTORY.fullmatch(made.factory):
+            return f"'{spec.name}': preparation '{made.name}' must read 'package.module:function'"
+    return None
+
+
+def _effort_fault(spec: Spec) -> str | None:
+    if not isinstance(spec, AttackSpec) or not spec.effort:
+        return None
+    field = spec.config.model_fields.get(spec.effort)
+    if field is None or field.annotation is not int:
+        return f"'{spec.name}': effort '{spec.effort}' is no whole number of its config"
     return None
 
 

@@ -166,8 +166,18 @@ class Reconstruction:
     `images` [m, *view.shape], standardised. `targets` [m] int64 says which private image each
     one is meant to be, where `sources` told; `rows` [m] int64 says instead which encoding each
     one decodes (round·n + row), judged against that encoding's primary image. With neither,
-    the judge matches them one to one. `claims` are further findings by name (`weights`,
-    `sources`, `candidate_scores`, …); `diagnostics` are numbers for the record.
+    the judge matches them one to one. `diagnostics` are numbers for the record.
+
+    `claims` are findings that are no images. The judge scores these names, of the m things that
+    `targets` or `rows` name (of all targets, or of the first m rows, where neither is given):
+
+    candidate_scores  [m, candidates]: higher where the candidate is the target, or one of the
+                      private images mixed in the row
+    pair_scores       [m, candidates, candidates]: of rows; primary image, then its partner
+    weights           [m]: of rows; the weight of the primary image
+    signs             [m, *shape] of ±1: of rows; of the mixture under its mask
+    class_means       [classes, *shape], standardised
+    p_values          [...]: of tests whose null hypothesis says that nothing leaks
     """
 
     images: Tensor | None = None

@@ -56,12 +56,38 @@ class DefenseSpec(Spec):
 
 @dataclass(frozen=True)
 class Control:
-    """A cell that an attack must break before its failures count."""
+    """A cell that an attack must break before its failures count.
+
+    `metric` is an image metric, whose mean is asked; or `identification.top1` (`.top5`, `.auc`);
+    or the name of a finding. `at_least` is what it must reach, in the direction that leaks more.
+    `options` are further options of the evaluation: a threat model, sizes, rounds.
+    """
 
     defense: str
     dataset: str
     metric: str
     at_least: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What an attack learns before the release and others may share.
+
+    `factory="package.module:function"` is called as `function(view, budget, progress, **options)`
+    with a view of `channels` alone, and returns tensors, which the attack finds in `View.shared`
+    as `name.tensor`. `options` names fields of the attack's config, `constants` are further
+    arguments. What is made is stored under its source, its arguments and what the channels hold:
+    attacks that name the same preparation share it, and one without the channel `encoder` serves
+    every defense on the same data. It is left out where an attack was not granted one of the
+    channels.
+    """
+
+    name: str
+    factory: str
+    channels: frozenset[Channel]
+    options: tuple[str, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +95,21 @@ class AttackSpec(Spec):
     """An attack. `needs` are alternatives in order of preference; the first granted one wins.
 
     `companion=True` makes it run in every cell whose release it can read: for cheap ones.
+    `effort` names the option that buys more work (steps, epochs): where twice of it scores
+    better, an attack was stopped too early. One of `members` is no attack of its own: all of
+    them run (`*`: every attack that applies), and the strongest answer to each image counts.
     """
 
     needs: tuple[frozenset[Channel], ...]
     optional: frozenset[Channel] = frozenset()
     controls: tuple[Control, ...] = ()
     companion: bool = False
+    preparations: tuple[Preparation, ...] = ()
+    effort: str = ""
+    linear: Literal["no", "yes", "optimal"] = "no"
+    """Whether answers are linear in the release but for a clamp; `optimal`: no linear attack has
+    a lower expected squared error under its prior."""
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

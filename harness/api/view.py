@@ -38,6 +38,8 @@ class View:
     protocol: Mapping[str, int | str] = field(default_factory=dict)
     """How the release is made: `rounds`, the `space` as `name[option=value]`; of gradients
     `batch_size`, `victim_epochs`, `bn_mode`."""
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the attack's preparations made, as `preparation.tensor`."""
 
     def has(self, channel: Channel) -> bool:
         """Whether this attack works with a channel."""

@@ -8,6 +8,8 @@ import click
 
 from harness.cli.options import epilog, json_option
 
+TITLES = ("formula", "needs", "optional", "grants", "controls", "assets", "reference", "example")
+
 
 @click.command(
     "describe", epilog=epilog("harness describe unet", "harness describe singmix --dataset cifar10")
@@ -43,7 +45,7 @@ def command(
 def _print(facts: dict[str, Any]) -> None:
     click.echo(f"{facts['name']} {facts['version']} — {facts['kind']}, {facts['distribution']}")
     click.echo(facts["summary"])
-    for title in ("formula", "needs", "optional", "grants", "assets", "reference", "example"):
+    for title in TITLES:
         if facts.get(title):
             click.echo(f"\n{title}:\n  {_lines(facts[title])}")
     _print_options(facts["options"])

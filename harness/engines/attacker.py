@@ -8,32 +8,47 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from harness.api import Budget, Channel, Progress
+from harness.api import Budget, Channel, Preparation, Progress
 from harness.api.knowledge import NETWORKS, PRIOR_CHANNELS
 from harness.engines.codec import pack_attacked
 from harness.engines.context import Context
 from harness.engines.owner import Owner
+from harness.keys import preparation_arguments
 from harness.plan import AttackPlan
 from harness.rng import derive
 from harness.selector import Resolved
-from harness.stages.attack import attack, learn
+from harness.stages.attack import Learned, attack, learn, make_shared
 from harness.stages.train import input_shape
 from harness.stages.view import view
 from harness.store import Artifact
 from harness.store.paths import disk_errors, scratch_folder
-from harness.worker.folder import Frame, Named
+from harness.worker.folder import SHARED, Frame, Named
 from harness.worker.process import AttackProcess, Spent, Workers
 
 
 @dataclass(frozen=True)
 class Desk:
-    """Folders of one attack: the view before the release, the view of it, what comes out."""
+    """Folders of one attack."""
 
-    before: Path
-    view: Path
-    out: Path
+    base: Path
+
+    @property
+    def before(self) -> Path:
+        """The view before the release."""
+        return self.base / "before"
+
+    @property
+    def view(self) -> Path:
+        """The view of it."""
+        return self.base / "view"
+
+    @property
+    def out(self) -> Path:
+        """What comes out."""
+        return self.base / "out"
 
 
 class Attacker:
@@ -73,7 +88,8 @@ class Attacker:
     def _attack(self, plan: AttackPlan, progress: Progress) -> Artifact:
         label = f"attack {plan.attack.name}"
         with self.workers.take() as process, desk(label) as place:
-            prepared, learning = self._prepared(process, plan, place)
+            before = self._share(process, plan, place)
+            prepared, learning = self._prepared(process, plan, place, before)
             frame = self._frame(plan, plan.channels, "reconstruct")
             self._hand_over(place.view, frame, plan.channels)
             done = attack(
@@ -88,8 +104,48 @@ class Attacker:
         peak = max(done.spent.megabytes, learning.megabytes)
         return pack_attacked(done.reconstruction, {label: peak}, done.spent.seconds)
 
+    def _share(self, process: AttackProcess, plan: AttackPlan, place: Desk) -> Spent:
+        """Bring what the attack shares with others to both of its desks; what that took here."""
+        taken = Spent(0.0, 0.0)
+        encoder = self._encoder()
+        for made in plan.preparations:
+            key = self.context.keys.preparation_of(
+                made, plan.attack, encoder.model_dump(mode="json") if encoder else None
+            )
+            label = f"prepare {made.name}"
+            self.context.timing.pop(label, None)
+            found = self.context.obtain(
+                "prepare",
+                key,
+                label,
+                partial(self._make_shared, process, plan, made, place),
+                lambda: None,
+            )
+            for folder in (place.before, place.view):
+                self._copy(key, folder / SHARED / f"{made.name}.safetensors")
+            seconds = taken.seconds + self.context.timing.get(label, 0.0)
+            taken = Spent(seconds, max(taken.megabytes, float(found.facts["peak_memory"])))
+        return taken
+
+    def _make_shared(
+        self,
+        process: AttackProcess,
+        plan: AttackPlan,
+        made: Preparation,
+        place: Desk,
+        progress: Progress,
+    ) -> Artifact:
+        folder = place.base / f"for-{made.name}"
+        folder.mkdir()
+        self._hand_over(folder, self._shared_frame(plan, made), made.channels)
+        arguments = preparation_arguments(made, plan.attack)
+        learned = make_shared(
+            process, folder, place.out, made.factory, arguments, self.budget, progress
+        )
+        return _learned(learned)
+
     def _prepared(
-        self, process: AttackProcess, plan: AttackPlan, place: Desk
+        self, process: AttackProcess, plan: AttackPlan, place: Desk, before: Spent
     ) -> tuple[Path, Spent]:
         """What the attack learns before the release, as a copy; and what that took here."""
         encoder = self._encoder()
@@ -101,24 +157,32 @@ class Attacker:
             "prepare",
             key,
             label,
-            lambda progress: self._learn(process, plan, place, progress),
+            lambda progress: self._learn(process, plan, place, before, progress),
             lambda: None,
         )
         copy = place.out / "learned.safetensors"
-        with disk_errors(place.out):
-            shutil.copyfile(self.context.store.tensors_path("prepare", key), copy)
-        seconds = self.context.timing.get(label, 0.0)
-        return copy, Spent(seconds, float(learned.facts["peak_memory"]))
+        self._copy(key, copy)
+        seconds = before.seconds + self.context.timing.get(label, 0.0)
+        return copy, Spent(seconds, max(before.megabytes, float(learned.facts["peak_memory"])))
+
+    def _copy(self, key: str, to: Path) -> None:
+        with disk_errors(to.parent):
+            to.parent.mkdir(exist_ok=True)
+            shutil.copyfile(self.context.store.tensors_path("prepare", key), to)
 
     def _learn(
-        self, process: AttackProcess, plan: AttackPlan, place: Desk, progress: Progress
+        self,
+        process: AttackProcess,
+        plan: AttackPlan,
+        place: Desk,
+        before: Spent,
+        progress: Progress,
     ) -> Artifact:
         prior = plan.channels & PRIOR_CHANNELS
         self._hand_over(place.before, self._frame(plan, prior, "prepare"), prior)
-        learned = learn(process, place.before, place.out, self.budget, progress)
-        spent = learned.spent
-        facts = {"peak_memory": spent.megabytes, "own_seconds": spent.seconds}
-        return Artifact(learned.tensors, facts)
+        return _learned(
+            learn(process, place.before, place.out, self.budget, progress, spent=before.seconds)
+        )
 
     def _hand_over(self, folder: Path, frame: Frame, channels: frozenset[Channel]) -> None:
         owner = self.owner
@@ -133,6 +197,16 @@ class Attacker:
             return None
         resolved = self.owner.release.resolved.get(encoding.name, {})
         return _named(encoding, dict(resolved))
+
+    def _shared_frame(self, plan: AttackPlan, made: Preparation) -> Frame:
+        """A frame that says no more than the preparation's key does."""
+        known = AttackPlan(plan.attack, plan.kind, made.channels)
+        frame = self._frame(known, made.channels, made.name)
+        nobody = Named(name=made.name, config=preparation_arguments(made, plan.attack))
+        axes: dict[str, str | int] = {"preparation": made.name}
+        key = derive(self.context.board.key, axes).hex()
+        told = {"attack": nobody, "key": key, "threat_model": "", "protocol": {}}
+        return frame.model_copy(update=told)
 
     def _frame(self, plan: AttackPlan, present: frozenset[Channel], purpose: str) -> Frame:
         splits, budget = self.owner.splits, self.budget
@@ -170,10 +244,16 @@ def desks() -> Path:
 def desk(label: str) -> Iterator[Desk]:
     """Folders for one attack, gone when it is done."""
     with scratch_folder(desks(), label.replace(" ", "-")) as base:
-        place = Desk(base / "before", base / "view", base / "out")
+        place = Desk(base)
         for folder in (place.before, place.view, place.out):
             folder.mkdir()
         yield place
+
+
+def _learned(learned: Learned) -> Artifact:
+    spent = learned.spent
+    facts = {"peak_memory": spent.megabytes, "own_seconds": spent.seconds}
+    return Artifact(learned.tensors, facts)
 
 
 def _named(resolved: Resolved, parameters: dict[str, float | int | str] | None = None) -> Named:

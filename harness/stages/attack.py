@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from harness.api import Budget, CellFailed, Progress, Reconstruction
-from harness.worker.jobs import unpack
+from harness.worker.jobs import PREPARED, unpack
 from harness.worker.process import AttackProcess, Spent
 
 
@@ -32,13 +33,37 @@ class Learned:
     spent: Spent
 
 
-def learn(
-    process: AttackProcess, view: Path, out: Path, budget: Budget, progress: Progress
+def make_shared(
+    process: AttackProcess,
+    view: Path,
+    out: Path,
+    factory: str,
+    arguments: Mapping[str, Any],
+    budget: Budget,
+    progress: Progress,
 ) -> Learned:
-    """Let the attack prepare on a view that holds nothing of the release."""
+    """Make a preparation, on a view that holds its channels and nothing of the release."""
+    job = {"action": "share", "view": str(view), "out": str(out)}
+    spent = process.ask({**job, "factory": factory, "arguments": arguments}, budget, progress)
+    return Learned(_tensors(out / PREPARED), spent)
+
+
+def learn(
+    process: AttackProcess,
+    view: Path,
+    out: Path,
+    budget: Budget,
+    progress: Progress,
+    *,
+    spent: float = 0.0,
+) -> Learned:
+    """Let the attack prepare on a view that holds nothing of the release.
+
+    Its preparations took `spent` seconds.
+    """
     job = {"action": "prepare", "view": str(view), "out": str(out)}
-    spent = process.ask(job, budget, progress)
-    return Learned(_tensors(out / "prepared.safetensors"), spent)
+    taken = process.ask(job, budget, progress, spent=spent)
+    return Learned(_tensors(out / PREPARED), taken)
 
 
 def attack(

@@ -93,10 +93,10 @@ def _reporter(replies: TextIO) -> Callable[..., None]:
 
 
 def _run(job: dict[str, Any], report: Callable[..., None]) -> None:
-    from harness.worker.jobs import prepare, reconstruct
+    from harness.worker.jobs import prepare, reconstruct, share
 
-    action = {"prepare": prepare, "reconstruct": reconstruct}[job["action"]]
-    action(Path(job["view"]), Path(job["out"]), job.get("prepared"), report)
+    action = {"share": share, "prepare": prepare, "reconstruct": reconstruct}[job["action"]]
+    action(job, report)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from harness.stages.train import restore, restore_encoder
 from harness.store.artifacts import save_tensors
 
 FRAME = "view.json"
+SHARED = "shared"
+"""Folder of what the attack's preparations made, one file each."""
 
 
 class Named(BaseModel):
@@ -107,7 +109,17 @@ def open_view(folder: Path, frame: Frame) -> View:
         device=torch.device(frame.device),
         rng=KeyedStream(bytes.fromhex(frame.key)),
         protocol=frame.protocol,
+        shared=_shared(folder / SHARED, frame.device),
     )
+
+
+def _shared(folder: Path, device: str) -> dict[str, Tensor]:
+    """By `preparation.tensor`."""
+    return {
+        f"{path.stem}.{name}": tensor
+        for path in sorted(folder.glob("*.safetensors"))
+        for name, tensor in load_file(path, device=device).items()
+    }
 
 
 def _single(tensors: dict[str, Tensor]) -> Tensor:

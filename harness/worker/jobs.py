@@ -1,11 +1,12 @@
-"""The two things an attack's process does: prepare, and reconstruct."""
+"""What an attack's process does: make what attacks share, prepare, and reconstruct."""
 
 from __future__ import annotations
 
 import json
 import math
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,7 +16,11 @@ from harness.api import Attack, Progress, Reconstruction
 from harness.registry import load_factory, registry
 from harness.worker.folder import Frame, open_view, read_frame
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 IMAGES, TARGETS, ROWS, CLAIM = "images", "targets", "rows", "claims."
+PREPARED = "prepared.safetensors"
 
 
 def _attack(frame: Frame) -> Attack[Any]:
@@ -26,20 +31,34 @@ def _attack(frame: Frame) -> Attack[Any]:
     return attack
 
 
-def prepare(folder: Path, out: Path, _: str | None, progress: Progress) -> None:
+def share(job: Mapping[str, Any], progress: Progress) -> None:
+    """Make what several attacks share, from what all of them hold before the release."""
+    folder, out = Path(job["view"]), Path(job["out"])
+    frame = read_frame(folder)
+    view = open_view(folder, frame)
+    module, _, name = job["factory"].partition(":")
+    function = getattr(import_module(module), name)
+    torch.manual_seed(view.rng.stream(what="torch").seed())
+    made = function(view, frame.budget, progress, **job["arguments"])
+    save_file(_plain(made), out / PREPARED)
+
+
+def prepare(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack learn from what it holds before the release, and keep what it learned."""
+    folder, out = Path(job["view"]), Path(job["out"])
     frame = read_frame(folder)
     view = open_view(folder, frame)
     torch.manual_seed(view.rng.stream(what="torch").seed())
     learned = _attack(frame).prepare(view, frame.budget, progress)
-    save_file(_plain(learned), out / "prepared.safetensors")
+    save_file(_plain(learned), out / PREPARED)
 
 
-def reconstruct(folder: Path, out: Path, prepared: str | None, progress: Progress) -> None:
+def reconstruct(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack at the release, and keep what it brings back."""
+    folder, out, prepared = Path(job["view"]), Path(job["out"]), job["prepared"]
     frame = read_frame(folder)
     view = open_view(folder, frame)
-    learned = load_file(prepared, device=str(view.device)) if prepared else {}
+    learned = load_file(prepared, device=str(view.device))
     torch.manual_seed(view.rng.stream(what="torch").seed())
     found = _attack(frame).reconstruct(view, learned, frame.budget, progress)
     if not isinstance(found, Reconstruction):

@@ -14,6 +14,7 @@ from commandline import PRIVACY, complaint, environment, harness, record, succee
 
 COMMANDS = [
     ["evaluate"],
+    ["control"],
     ["list"],
     ["describe"],
     ["show"],

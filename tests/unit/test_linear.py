@@ -8,10 +8,10 @@ from harness.api import CellFailed, Channel, Config, Scale
 from harness_plugins.attacks.linear import LinearConfig, harness_attacks
 from harness_plugins.attacks.linear.descent import Objective, descend
 from harness_plugins.attacks.linear.invert import Linear
-from harness_plugins.attacks.linear.mixture import Mixture
 from harness_plugins.defenses.none.encode import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
+from harness_plugins.mixtures.mixture import Mixture
 
 WEIGHTS = torch.tensor([[[0.6, 0.3, 0.1], [0.5, 0.5, 0.0], [0.2, 0.4, 0.4], [0.7, 0.2, 0.1]]])
 SOURCES = torch.tensor([[[0, 1, 2], [1, 0, 2], [2, 2, 1], [0, 3, 2]]])

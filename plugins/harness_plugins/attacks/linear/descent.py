@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness_plugins.attacks.linear.mixture import Mixture
+    from harness_plugins.mixtures.mixture import Mixture
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness_plugins.attacks.linear.mixture import Mixture
+from harness_plugins.mixtures.mixture import Mixture
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api import Channel
-from harness_plugins.attacks.linear.mixture import Mixture
+from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.resizing import fit_images
 
 if TYPE_CHECKING:

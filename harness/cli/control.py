@@ -1,0 +1,169 @@
+"""`harness control`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.evaluate import REQUEST_OPTIONS
+from harness.cli.options import epilog, json_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from harness.control import ControlReport, ControlResult
+
+ASKED = ("preset", "seed", "device", "threads")
+"""Options of `evaluate` that are common to all cells of a control."""
+
+
+def _asked_options(function: Any) -> Any:
+    for name in reversed(ASKED):
+        kind, text = REQUEST_OPTIONS[name]
+        function = click.option(f"--{name}", type=kind, default=None, help=text)(function)
+    return function
+
+
+@click.command(
+    "control",
+    epilog=epilog(
+        "harness control linear unet --threads 1",
+        'harness control "linear[steps=500]" --json',
+        "harness control --all",
+    ),
+)
+@click.argument("attacks", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every attack that is installed.")
+@_asked_options
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@json_option
+def command(
+    attacks: tuple[str, ...], every: bool, quiet: bool, as_json: bool, **options: Any
+) -> int:
+    """Check that an attack breaks what it is known to break.
+
+    That an attack fails speaks for a defense only if it succeeds where success is known to be
+    possible: in the cells that it declares as its controls. Each is evaluated; what is stored
+    already is not run again. Exits 1 if any control fails.
+    """
+    from harness.control import run_controls
+
+    given = {name: value for name, value in options.items() if value is not None}
+    chosen, undeclared = _chosen(attacks, every, given)
+    reports = []
+    for text in chosen:
+        with _watching(quiet or as_json) as watching:
+            reports.append(run_controls(text, watching, **given))
+        if not as_json:
+            _print(reports[-1])
+    passed = all(report.passed for report in reports)
+    if as_json:
+        _print_json(reports, undeclared, passed)
+    else:
+        for name in undeclared:
+            click.echo(f"{name}: no control declared")
+    return 0 if passed else 1
+
+
+def _chosen(
+    attacks: tuple[str, ...], every: bool, given: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Attacks to run, all of them known to be sound before the first runs; and those without."""
+    from harness.api.errors import UsageError
+    from harness.control import controlled
+    from harness.registry import registry
+    from harness.request import make_request
+
+    if every == bool(attacks):
+        raise UsageError("Name attacks, or say --all: one of the two.")
+    if every:
+        specs = registry().specs("attacks")
+        declared = [spec.name for spec in specs if spec.controls]
+        return declared, [spec.name for spec in specs if not spec.controls]
+    preset = make_request(**given).preset
+    for text in attacks:
+        controlled(text, preset)
+    return list(dict.fromkeys(attacks)), []
+
+
+def _watching(silent: bool) -> Any:
+    from harness.cli.progress import observer
+
+    return observer(quiet=silent or not sys.stderr.isatty())
+
+
+def _print_json(reports: list[ControlReport], undeclared: list[str], passed: bool) -> None:
+    from harness.keys import canonical_json
+
+    values = {
+        "passed": passed,
+        "reports": [report.canonical() for report in reports],
+        "undeclared": undeclared,
+    }
+    click.echo(canonical_json(values))
+
+
+def _print(report: ControlReport) -> None:
+    """The table of an attack's controls, why some have no result, and the verdict."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from harness.cli.report import WIDTH
+    from harness.description import place
+
+    console = Console(width=None if Console().is_terminal else WIDTH, highlight=False)
+    console.print(_table(report.results))
+    for result in report.results:
+        if result.error:
+            console.print(Text(f"{place(result.control)}: {result.error}", style="dim"))
+    console.print(Text(_verdict(report), style="bold" if report.passed else "bold red"))
+
+
+def _table(results: tuple[ControlResult, ...]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from harness.description import place
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("cell", "metric", "reached", "wanted", "control", "record"):
+        table.add_column(heading, overflow="fold")
+    for result in results:
+        row = (
+            place(result.control),
+            result.control.metric,
+            _reached(result),
+            _wanted(result),
+            _outcome(result),
+            result.record[:12] or "–",
+        )
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _reached(result: ControlResult) -> str:
+    if result.reached is None:
+        return "–"
+    low_high = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
+    return f"{result.reached:.4g}{low_high}"
+
+
+def _wanted(result: ControlResult) -> str:
+    sign = {"higher": "≥ ", "lower": "≤ ", None: ""}[result.leaks_more]
+    return f"{sign}{result.control.at_least:g}"
+
+
+def _outcome(result: ControlResult) -> str:
+    if result.passed:
+        return "passed"
+    return "failed" if result.status == "ok" else f"failed: {result.status}"
+
+
+def _verdict(report: ControlReport) -> str:
+    failed = sum(not result.passed for result in report.results)
+    count = f"{len(report.results)} control{'s' if len(report.results) > 1 else ''}"
+    if not failed:
+        return f"{report.written} passed {count}: where it fails, that says something."
+    return f"{report.written} failed {failed} of {count}: its failures say nothing of a defense."

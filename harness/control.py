@@ -1,0 +1,280 @@
+"""Positive controls: cells that an attack must break before its failures count."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.api.errors import AssetUnavailable, IntegrityError, UsageError, nearest
+from harness.api.specs import AttackSpec, Control
+from harness.engines.observer import Observer
+from harness.evaluation import equip, evaluate
+from harness.keys import canonical_json, plugin_identity, plugin_source, sha256_of
+from harness.plan import plan
+from harness.provenance import code_state, package_versions
+from harness.record import RunRecord, Status, Used
+from harness.registry import registry
+from harness.request import PresetName, make_request
+from harness.scoring.identification import Identification
+from harness.scoring.intervals import Interval
+from harness.selector import Resolved, parse_one, resolve
+from harness.store.paths import cache_root, disk_errors, write_atomically
+
+SCHEMA = "encoding-harness/control/1"
+VOLATILE = {"id", "created", "code", "packages"}
+"""What may differ between two reports that say the same; everything else is under the id."""
+IDENTIFICATION = ("top1", "top5", "auc")
+"""What a control may ask of an identification, as `identification.top1`."""
+
+Direction = Literal["higher", "lower"]
+Outcome = Literal[Status, "unavailable"]
+"""How a control's cell ended; `unavailable`: this machine lacks its data or a plugin."""
+
+
+class ControlResult(BaseModel):
+    """One control and what became of it.
+
+    `reached` is what the asked metric came to, None where the cell has no such number; `error`
+    then says why. `record` is the id of the cell's record. A control that could not run has not
+    passed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    control: Control
+    reached: float | None = None
+    ci: Interval | None = None
+    leaks_more: Direction | None = None
+    unit: str = ""
+    passed: bool = False
+    record: str = ""
+    status: Outcome
+    error: str | None = None
+
+
+class ControlReport(BaseModel):
+    """All controls of one attack, as it is installed and was configured.
+
+    `written` is the attack as typed; `attack` what that resolved to under `preset`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_: str = SCHEMA
+    id: str = ""
+    written: str
+    attack: Used
+    preset: PresetName
+    seed: int
+    results: tuple[ControlResult, ...]
+    passed: bool
+    created: str = ""
+    code: dict[str, str | bool] = {}
+    packages: dict[str, str] = {}
+
+    def canonical(self) -> dict[str, Any]:
+        """As JSON values, `schema` under its own name."""
+        values = self.model_dump(mode="json")
+        return {"schema": values.pop("schema_"), **values}
+
+    def fingerprint(self) -> str:
+        """The id: a hash of everything that is not volatile."""
+        return sha256_of({k: v for k, v in self.canonical().items() if k not in VOLATILE})
+
+    def sealed(self) -> ControlReport:
+        """The same report with its id."""
+        return self.model_copy(update={"id": self.fingerprint()})
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether every control could run here; otherwise it says nothing of the attack."""
+        return all(result.status != "unavailable" for result in self.results)
+
+
+def run_controls(
+    text: str, observer: Observer | None = None, *, root: Path | None = None, **options: Any
+) -> ControlReport:
+    """Run every control of the attack that `text` selects, and keep the report.
+
+    `options` are those of an evaluation that are common to all cells: `preset`, `seed`,
+    `device`, `threads`; a control's own win over them. Cells that are stored are not run again.
+    UsageError for what cannot be asked, and for an attack that declares no control.
+    """
+    root = root or cache_root()
+    asked = make_request(attack=text, **options)
+    attack = controlled(text, asked.preset)
+    results = _results(attack, text, options, root, observer or Observer())
+    report = ControlReport(
+        written=text,
+        attack=_used(attack),
+        preset=asked.preset,
+        seed=asked.seed,
+        results=results,
+        passed=all(result.passed for result in results),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        code=code_state(),
+        packages=package_versions(),
+    ).sealed()
+    if report.conclusive:
+        _keep(report, report_path(attack, root))
+    return report
+
+
+def controlled(text: str, preset: str = "quick") -> Resolved:
+    """The attack that `text` selects; UsageError if there is none, or none with a control."""
+    selection = parse_one(text)
+    spec: AttackSpec = registry().attack(selection.name)
+    attack = resolve(spec, selection, preset)
+    if not spec.controls:
+        raise UsageError(f"'{spec.name}' declares no control: nothing says what it must break.")
+    return attack
+
+
+def _used(attack: Resolved) -> Used:
+    return Used(
+        name=attack.name,
+        version=attack.spec.version,
+        distribution=registry().origin("attacks", attack.name).distribution,
+        source_sha256=plugin_source(attack),
+        config=attack.config.model_dump(mode="json"),
+    )
+
+
+def _results(
+    attack: Resolved, text: str, options: Mapping[str, Any], root: Path, observer: Observer
+) -> tuple[ControlResult, ...]:
+    controls = attack.spec.controls
+    results: list[ControlResult] = []
+    with observer.stage(f"controls of {attack.name}") as progress:
+        for control in controls:
+            progress(len(results), len(controls), control.defense)
+            cell = {**options, **_cell(control, text)}
+            results.append(_result(control, cell, root, observer))
+    return tuple(results)
+
+
+def _cell(control: Control, attack: str) -> dict[str, Any]:
+    """What is asked of `evaluate` for one control."""
+    return {
+        **control.options,
+        "defense": control.defense,
+        "dataset": control.dataset,
+        "attack": attack,
+        "only": "privacy",
+    }
+
+
+def _result(
+    control: Control, cell: Mapping[str, Any], root: Path, observer: Observer
+) -> ControlResult:
+    lacking = _obstacle(cell, root)
+    if lacking:
+        return ControlResult(control=control, status="unavailable", error=lacking)
+    return judged(control, evaluate(observer=observer, cache=root, **cell))
+
+
+def _obstacle(cell: Mapping[str, Any], root: Path) -> str | None:
+    """Why a cell cannot be asked for here: an option, a plugin or data that is not there."""
+    try:
+        equip(plan(make_request(**cell), registry()), root)
+    except (UsageError, AssetUnavailable) as error:
+        return str(error)
+    return None
+
+
+def judged(control: Control, record: RunRecord) -> ControlResult:
+    """Whether a cell's record reaches what its control asks, in the direction that leaks more."""
+    found = _measured(control.metric, record) if record.status == "ok" else record.error
+    common: dict[str, Any] = {"control": control, "record": record.id, "status": record.status}
+    if not isinstance(found, Measured):
+        return ControlResult(**common, error=found)
+    return ControlResult(
+        **common,
+        reached=found.value,
+        ci=found.ci,
+        leaks_more=found.leaks_more,
+        unit=found.unit,
+        passed=found.reaches(control.at_least),
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number of a record, and which direction of it is worse for the owner."""
+
+    value: float
+    ci: Interval | None
+    leaks_more: Direction = "higher"
+    unit: str = ""
+
+    def reaches(self, wanted: float) -> bool:
+        """Whether it leaks as much as wanted, or more."""
+        return self.value >= wanted if self.leaks_more == "higher" else self.value <= wanted
+
+
+def _measured(name: str, record: RunRecord) -> Measured | str:
+    """The number that a control names, or why the record does not have it."""
+    part, _, field = name.partition(".")
+    if part == "identification":
+        return _identified(field, record.identification)
+    if name in record.privacy:
+        score = record.privacy[name]
+        if score.mean is None:
+            return score.unavailable or f"'{name}' was not scored"
+        return Measured(score.mean, score.ci, score.leaks_more, score.unit)
+    if name in record.findings:
+        finding = record.findings[name]
+        return Measured(finding.value, finding.ci, finding.leaks_more, finding.unit)
+    known = {*record.privacy, *record.findings, *(f"identification.{f}" for f in IDENTIFICATION)}
+    return f"the cell has no metric and no finding '{name}'.{nearest(name, known)}"
+
+
+def _identified(field: str, found: Identification | None) -> Measured | str:
+    if field not in IDENTIFICATION:
+        return f"an identification has no '{field}'.{nearest(field, IDENTIFICATION)}"
+    if found is None:
+        return "the attack identified nothing: it returned no candidate scores"
+    return Measured(getattr(found, field), getattr(found, f"{field}_ci"))
+
+
+def report_path(attack: Resolved, root: Path) -> Path:
+    """Where the report on an attack lies: another source or config is another attack."""
+    return root / "controls" / f"{attack.name}-{sha256_of(plugin_identity(attack))}.json"
+
+
+def _keep(report: ControlReport, path: Path) -> None:
+    write_atomically(path, canonical_json(report.canonical()).encode() + b"\n")
+
+
+def control_of(attack: Resolved, root: Path) -> ControlReport | None:
+    """The last report on this very attack: its source, version and config as they are now.
+
+    None where its controls were never run. IntegrityError if the file is no report on it.
+    """
+    path = report_path(attack, root)
+    with disk_errors(path):
+        if not path.exists():
+            return None
+        data = path.read_bytes()
+    report = _parsed(data)
+    if report is None or report.id != report.fingerprint() or report.attack != _used(attack):
+        raise IntegrityError(
+            f"{path} is no report on '{attack.name}', or has been changed. "
+            f"`harness control {attack.name}` makes it anew."
+        )
+    return report
+
+
+def _parsed(data: bytes) -> ControlReport | None:
+    try:
+        values = json.loads(data)
+        values["schema_"] = values.pop("schema")
+        return ControlReport.model_validate(values)
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None

@@ -1,0 +1,76 @@
+"""`lmmse`: the best linear attack on a known mixture."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from harness.api import AttackSpec, Channel, Config, Control, hookimpl
+from harness_plugins.mixtures import PRIOR_BY_OPTION
+
+
+class LmmseConfig(Config):
+    """What images are taken to be before the release is looked at."""
+
+    mean: Literal["class", "public"] = Field(
+        default="class",
+        description="what each image is centred on: its class's public mean, where labels are "
+        "granted, or the mean of all public images",
+    )
+    subspace: Literal["auto", "none"] = Field(
+        default="auto",
+        description="auto: where the encoder resized images before it added noise, encodings are "
+        "first projected on what resized images can be; none: they are merely resized back",
+    )
+
+
+@hookimpl
+def harness_attacks() -> list[AttackSpec]:
+    """The linear minimum mean squared error estimate."""
+    return [
+        AttackSpec(
+            name="lmmse",
+            version="1",
+            summary="the best linear attack: the Gaussian posterior mean of all images jointly",
+            reference="linear minimum mean squared error estimation, e.g. Kay, Fundamentals of "
+            "Statistical Signal Processing: Estimation Theory, chapter 12; applied to mixtures "
+            "here for the first time, against the attack of singularized mixup's section 5",
+            factory="harness_plugins.attacks.lmmse.attack:Lmmse",
+            config=LmmseConfig,
+            needs=(
+                frozenset(
+                    {
+                        Channel.ENCODINGS,
+                        Channel.WEIGHTS,
+                        Channel.SOURCES,
+                        Channel.PUBLIC,
+                        Channel.N_PRIVATE,
+                        Channel.ENCODER,
+                    }
+                ),
+            ),
+            optional=frozenset({Channel.LABELS}),
+            preparations=(PRIOR_BY_OPTION,),
+            linear="optimal",
+            controls=(
+                Control("none", "fashion-mini", "snr_db", 60.0),
+                Control("mixup[k=2]", "fashion-mini", "snr_db", 40.0),
+                Control("singmix[tau=1]", "fashion-mini", "snr_db", 7.0),
+            ),
+            formula=(
+                "X~ = W X + E, rows of X normal with mean m and covariance U diag(l) U'\n"
+                "x^ = m + U z, column c of z from (W' N^-1 W + 1/l_c) z_c = W' N^-1 (X~ - W m) U_c\n"
+                "N: power of each row's noise, measured on public images that the attacker encodes "
+                "itself; pairs of one round: periodic tridiagonal along the cycles of the "
+                "permutation, O(n) a column; else conjugate gradients"
+            ),
+            weaknesses=(
+                "least expected squared error, not the largest mean of decibels: on images that "
+                "are not Gaussian a nonlinear attack may do better",
+                "only as good as the public images' mean and covariance resemble the private ones'",
+                "random signs leave no linear trace: the answer is then the mean image",
+            ),
+            example="harness evaluate --defense 'singmix[tau=1e-2]' --attack 'lmmse[mean=public]'",
+        )
+    ]

@@ -1,0 +1,151 @@
+"""Mixtures solved without a prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from harness_plugins.mixtures.bags import Bags
+from harness_plugins.mixtures.conjugate import conjugate_gradients
+from harness_plugins.mixtures.rings import Recurrence, Rings
+from harness_plugins.mixtures.systems import ring_neighbours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from harness_plugins.mixtures.mixture import Mixture
+
+_WORKING = 200 * 2**20
+_FACTORED = 3000
+"""Rows up to which a sparse LU is cheap: the factors of a random mixture are dense."""
+_TOLERANCE, _STEPS = 1e-10, 3000
+
+
+@dataclass(frozen=True)
+class Inverted:
+    """`values` [n, d], and what is to be said of how they were found."""
+
+    values: Tensor
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+
+def invert(
+    mixture: Mixture,
+    rows: Tensor,
+    report: Callable[[int, int], None],
+    out: Tensor | None = None,
+) -> Inverted:
+    """X of W X = rows [rows, d], solved in float64 and given in the rows' own type."""
+    values = rows.new_empty(mixture.n, rows.shape[1]) if out is None else out
+    precise = torch.float32 if rows.device.type == "mps" else torch.float64
+    solver = _solver(mixture, precise)
+    width = max(1, _WORKING // (8 * 3 * max(len(rows), 1)))
+    starts = range(0, rows.shape[1], width)
+    for start in starts:
+        block = slice(start, start + width)
+        values[:, block] = solver.solve(rows[:, block]).to(values.dtype)
+        report(min(start + width, rows.shape[1]), rows.shape[1])
+    return Inverted(values, solver.diagnostics)
+
+
+def _solver(mixture: Mixture, dtype: torch.dtype) -> RingInverse | Factorised | LeastSquares:
+    if mixture.following is not None:
+        return RingInverse(mixture, mixture.following, dtype)
+    square = len(mixture.sources) == mixture.n <= _FACTORED
+    if square and mixture.sources.device.type == "cpu":
+        return Factorised(mixture)
+    return LeastSquares(mixture, dtype)
+
+
+class RingInverse:
+    """Pairs of one round: elimination along the rings, from the side where errors die out."""
+
+    def __init__(self, mixture: Mixture, following: Tensor, dtype: torch.dtype) -> None:
+        self.diagnostics: dict[str, float] = {}
+        self.dtype = dtype
+        rings, order = Rings.of(following)
+        own, _ = ring_neighbours(mixture, order, following)
+        weights = mixture.weights[own].to(dtype).clamp(min=torch.finfo(dtype).tiny)
+        turned, self.rows, self.order = _turned(rings, order, own, weights)
+        weights = mixture.weights[self.rows].to(dtype).clamp(min=torch.finfo(dtype).tiny)
+        first, second = torch.where(turned.view(-1, 1), weights.flip(1), weights).unbind(1)
+        self.scale = first.view(-1, 1)
+        self.recurrence = Recurrence(rings, second / first)
+
+    def solve(self, rows: Tensor) -> Tensor:
+        """[n, B] in the images' own order."""
+        solved = self.recurrence.solve(rows[self.rows].to(self.dtype) / self.scale)
+        return torch.empty_like(solved).index_copy_(0, self.order, solved)
+
+
+def _turned(
+    rings: Rings, order: Tensor, own: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Which places lie in turned rings [n], and the rows and images in their order then.
+
+    Along a turned ring, row j of images (i, next) gives next + (w_i / w_next) i: the images come
+    in the other direction, each with the row that it was second in.
+    """
+    ring = torch.repeat_interleave(rings.lengths)
+    logs = (weights[:, 1] / weights[:, 0]).log().double()
+    total = torch.zeros(len(rings.lengths), dtype=torch.float64, device=order.device)
+    total.index_add_(0, ring, logs)
+    turned = (total > 0)[ring]
+    starts = (rings.lengths.cumsum(0) - rings.lengths)[ring]
+    lengths, place = rings.lengths[ring], torch.arange(len(order), device=order.device) - starts
+    back = starts + (lengths - place) % lengths
+    before = starts + (lengths - place - 1) % lengths
+    images = torch.where(turned, order[back], order)
+    return turned, torch.where(turned, own[before], own), images
+
+
+class Factorised:
+    """A square mixture of any k, by sparse LU."""
+
+    def __init__(self, mixture: Mixture) -> None:
+        from scipy.sparse import csc_matrix
+        from scipy.sparse.linalg import splu
+
+        rows, k = mixture.sources.shape
+        at = torch.arange(rows).repeat_interleave(k).numpy()
+        entries = (mixture.weights.double().flatten().numpy(), (at, mixture.sources.flatten()))
+        self.factors = splu(csc_matrix(entries, shape=(rows, rows)))
+        self.diagnostics = {"factor_entries": float(self.factors.nnz)}
+
+    def solve(self, rows: Tensor) -> Tensor:
+        """[n, B]."""
+        return torch.from_numpy(self.factors.solve(rows.double().numpy()))
+
+
+class LeastSquares:
+    """Any rows of any mixture: WᵀW X = Wᵀ rows."""
+
+    def __init__(self, mixture: Mixture, dtype: torch.dtype) -> None:
+        self.diagnostics: dict[str, float] = {"cg_steps": 0.0, "cg_residual": 0.0}
+        self.mixture = replace(mixture, weights=mixture.weights.to(dtype))
+        self.dtype = dtype
+        gram = self.mixture.gram()
+        self.gram = Bags.of(*gram.indices(), gram.values(), mixture.n)
+        squares = self.mixture.weights.square().flatten()
+        self.diagonal = squares.new_zeros(mixture.n)
+        self.diagonal.index_add_(0, mixture.sources.flatten(), squares)
+
+    def solve(self, rows: Tensor) -> Tensor:
+        """[n, B], the least squares answer from zero."""
+        right = self.mixture.gather(rows.to(self.dtype))
+        diagonal = self.diagonal.clamp(min=torch.finfo(self.dtype).eps).view(-1, 1)
+        solved = conjugate_gradients(
+            lambda x: self.gram @ x,
+            diagonal.expand_as(right),
+            right,
+            tolerance=_TOLERANCE,
+            steps=_STEPS,
+        )
+        kept = self.diagnostics
+        kept["cg_steps"] = max(kept["cg_steps"], float(solved.steps))
+        kept["cg_residual"] = max(kept["cg_residual"], solved.residual)
+        return solved.values

@@ -1,0 +1,153 @@
+"""The normal equations of mixed images, a column for each principal component.
+
+(WᵀN⁻¹W + 1/λ) z = WᵀN⁻¹ y, N the noise of each row, λ the prior variance of the column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from harness_plugins.mixtures.bags import Bags
+from harness_plugins.mixtures.conjugate import conjugate_gradients
+from harness_plugins.mixtures.rings import Rings, Symmetric
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness_plugins.mixtures.mixture import Mixture
+
+_PROBES = 16
+_STEPS = {torch.float32: 300, torch.float64: 3000}
+_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+class System(Protocol):
+    """What is solved, block of columns by block."""
+
+    copies: int
+    """Numbers of working memory an image and column."""
+
+    def solve(self, rows: Tensor, variances: Tensor) -> Tensor:
+        """Z [n, B] for y [rows, B], under prior variances [B]."""
+        ...
+
+    def uncertainty(self, variances: Tensor) -> Tensor:
+        """[n, B]: the variance of each z given the release."""
+        ...
+
+
+def system_of(mixture: Mixture, noise: Tensor, patched: Tensor, dtype: torch.dtype) -> System:
+    """For white noise [rows] and noise `patched` [rows] times λ."""
+    if mixture.following is not None:
+        return RingSystem(mixture, mixture.following, noise, dtype)
+    return SparseSystem(mixture, noise, patched, dtype)
+
+
+class RingSystem:
+    """Pairs of one round: periodic tridiagonal, solved exactly in O(n) a column."""
+
+    copies = 8
+
+    def __init__(
+        self, mixture: Mixture, following: Tensor, noise: Tensor, dtype: torch.dtype
+    ) -> None:
+        self.rings, self.order = Rings.of(following)
+        own, after = ring_neighbours(mixture, self.order, following)
+        self.rows, self.after, self.dtype = own, after, dtype
+        precision = noise[own].reciprocal()
+        first, second = mixture.weights[own].to(noise).unbind(1)
+        self.first = (first * precision).to(dtype).view(-1, 1)
+        self.second = (second * precision).to(dtype).view(-1, 1)
+        diagonal = first.square() * precision
+        diagonal.index_add_(0, after, second.square() * precision)
+        self.diagonal = diagonal.to(dtype).view(-1, 1)
+        self.coupling = (first * second * precision).to(dtype)
+
+    def _factorised(self, variances: Tensor) -> Symmetric:
+        shift = variances.to(self.dtype).reciprocal()
+        return Symmetric(self.rings, self.diagonal + shift, self.coupling)
+
+    def solve(self, rows: Tensor, variances: Tensor) -> Tensor:
+        """Z [n, B], in the images' own order."""
+        told = rows[self.rows].to(self.dtype)
+        right = told * self.first
+        right.index_add_(0, self.after, told.mul_(self.second))
+        solved = self._factorised(variances).solve(right)
+        return torch.empty_like(solved).index_copy_(0, self.order, solved)
+
+    def uncertainty(self, variances: Tensor) -> Tensor:
+        """[n, B], exactly."""
+        found = self._factorised(variances).inverse_diagonal()
+        return torch.empty_like(found).index_copy_(0, self.order, found)
+
+
+def ring_neighbours(mixture: Mixture, order: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
+    """Along the rings: the row that each image comes first in, and the place of the next image."""
+    own = mixture.sources[:, 0].argsort()[order]
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=order.device)
+    return own, place[following[order]]
+
+
+@dataclass
+class SparseSystem:
+    """Any mixture and any number of rounds, by conjugate gradients."""
+
+    mixture: Mixture
+    noise: Tensor
+    patched: Tensor
+    dtype: torch.dtype
+    copies: int = field(init=False)
+    steps: int = 0
+    residual: float = 0.0
+
+    def __post_init__(self) -> None:
+        """W and its transpose as sparse matrices."""
+        mixture = self.mixture
+        rows, k = mixture.sources.shape
+        at = torch.arange(rows, device=mixture.sources.device).repeat_interleave(k)
+        images, values = mixture.sources.flatten(), mixture.weights.to(self.dtype).flatten()
+        self.down = Bags.of(at, images, values, rows)
+        self.up = Bags.of(images, at, values, mixture.n)
+        self.copies = 6 + 3 * -(-rows // max(1, mixture.n))
+
+    def _precision(self, variances: Tensor) -> Tensor:
+        """[rows, B] or [rows, 1] of 1/N."""
+        noise = self.noise.to(self.dtype).view(-1, 1)
+        if not bool(self.patched.any()):
+            return noise.reciprocal()
+        return (noise + self.patched.to(self.dtype).view(-1, 1) * variances).reciprocal()
+
+    def _solve(self, right: Tensor, precision: Tensor, variances: Tensor) -> Tensor:
+        shift = variances.reciprocal()
+        diagonal = self.up.squared() @ precision.contiguous() + shift
+        solved = conjugate_gradients(
+            lambda z: (self.up @ (precision * (self.down @ z))).addcmul_(z, shift),
+            diagonal,
+            right,
+            tolerance=_TOLERANCE[self.dtype],
+            steps=_STEPS[self.dtype],
+        )
+        self.steps = max(self.steps, solved.steps)
+        self.residual = max(self.residual, solved.residual)
+        return solved.values
+
+    def solve(self, rows: Tensor, variances: Tensor) -> Tensor:
+        """Z [n, B]."""
+        variances = variances.to(self.dtype)
+        precision = self._precision(variances)
+        return self._solve(self.up @ (precision * rows.to(self.dtype)), precision, variances)
+
+    def uncertainty(self, variances: Tensor) -> Tensor:
+        """[n, B], estimated with random signs (Hutchinson): exact in the mean over them."""
+        variances = variances.to(self.dtype)
+        each = variances.repeat_interleave(_PROBES)
+        generator = torch.Generator().manual_seed(0)
+        shape = (self.mixture.n, len(each))
+        probes = torch.randint(2, shape, generator=generator).to(self.noise.device, self.dtype)
+        probes = probes * 2 - 1
+        solved = self._solve(probes, self._precision(each), each)
+        return (solved * probes).view(-1, len(variances), _PROBES).mean(2).clamp(min=0)
