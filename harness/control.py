@@ -29,7 +29,9 @@ from harness.store.paths import cache_root, disk_errors, write_atomically
 SCHEMA = "encoding-harness/control/1"
 VOLATILE = {"id", "created", "code", "packages"}
 """What may differ between two reports that say the same; everything else is under the id."""
-IDENTIFICATION = ("top1", "top5", "auc")
+IDENTIFICATION = tuple(
+    name.removesuffix("_ci") for name in Identification.model_fields if name.endswith("_ci")
+)
 """What a control may ask of an identification, as `identification.top1`."""
 
 Direction = Literal["higher", "lower"]
@@ -238,9 +240,10 @@ def _measured(name: str, record: RunRecord) -> Measured | str:
 def _identified(field: str, found: Identification | None) -> Measured | str:
     if field not in IDENTIFICATION:
         return f"an identification has no '{field}'.{nearest(field, IDENTIFICATION)}"
-    if found is None:
+    value = getattr(found, field, None)
+    if value is None:
         return "the attack identified nothing: it returned no candidate scores"
-    return Measured(getattr(found, field), getattr(found, f"{field}_ci"))
+    return Measured(value, getattr(found, f"{field}_ci"))
 
 
 def report_path(attack: Resolved, root: Path) -> Path:
@@ -253,9 +256,9 @@ def _keep(report: ControlReport, path: Path) -> None:
 
 
 def control_of(attack: Resolved, root: Path) -> ControlReport | None:
-    """The last report on this very attack: its source, version and config as they are now.
+    """The last report on this very attack: source, version, config and controls as they are now.
 
-    None where its controls were never run. IntegrityError if the file is no report on it.
+    None where its controls were never run so. IntegrityError if the file is no report on it.
     """
     path = report_path(attack, root)
     with disk_errors(path):
@@ -268,7 +271,8 @@ def control_of(attack: Resolved, root: Path) -> ControlReport | None:
             f"{path} is no report on '{attack.name}', or has been changed. "
             f"`harness control {attack.name}` makes it anew."
         )
-    return report
+    controls = tuple(result.control for result in report.results)
+    return report if controls == attack.spec.controls else None
 
 
 def _parsed(data: bytes) -> ControlReport | None:

@@ -169,7 +169,7 @@ def _common(
         "space": _used(known, "spaces", cell.space),
         "threat_model": request.threat_model,
         "release_kind": cell.kind,
-        "channels_used": tuple(sorted(cell.main.channels)) if cell.main else (),
+        "channels_used": tuple(sorted(cell.channels)),
         "seeds": {"seed": request.seed, "owner_key": keys.owner},
         "device": cell.device,
         "threads": cell.threads,
@@ -257,14 +257,33 @@ def dry_run(
     }
     if cell.main is None:
         return {**foreseen, "status": "not_applicable", "reason": cell.reason}
+    beside: dict[str, Any]
     stored = {
-        stage: "stored" if stage not in forced and Store(root).has(stage, key) else "to do"
-        for stage, key in keys.of(cell.main).items()
+        stage: "stored" if _kept(root, stage.partition(" ")[0], key, forced) else "to do"
+        for stage, key in _stages(cell, keys).items()
     }
+    beside = {"companions": ", ".join(p.attack.name for p in cell.companions) or "none"}
+    if cell.members:
+        beside = {"attacks": ", ".join(cell.members), "left out": dict(cell.excluded)}
     return {
         **foreseen,
         "release kind": cell.kind.value,
-        "channels": ", ".join(sorted(cell.main.channels)),
-        "companions": ", ".join(p.attack.name for p in cell.companions) or "none",
+        "channels": ", ".join(sorted(cell.channels)),
+        **beside,
         "stages": stored,
     }
+
+
+def _kept(root: Path, stage: str, key: str, forced: tuple[str, ...]) -> bool:
+    return stage not in forced and Store(root).has(stage, key)
+
+
+def _stages(cell: Cell, keys: Keys) -> dict[str, str]:
+    """The keys of what will run, by stage; of an attack that is many, one for each of them."""
+    assert cell.main is not None
+    stages = keys.of(cell.main)
+    if not cell.members:
+        return stages
+    attacks = {f"attack {name}": keys.attack_of(plan) for name, plan in cell.members.items()}
+    shared = {name: key for name, key in stages.items() if name not in ("attack", "judge")}
+    return {**shared, **attacks}

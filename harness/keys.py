@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,7 +40,7 @@ def sha256_of(value: Any) -> str:
 def plugin_source(resolved: Resolved) -> str:
     """Hash of a plugin's source: its class's module, its config's, and what they import."""
     modules = {resolved.spec.factory.partition(":")[0], resolved.spec.config.__module__}
-    return source_sha256(*sorted(modules))
+    return source_sha256(*sorted(modules - {""}))
 
 
 def plugin_identity(resolved: Resolved) -> dict[str, Any]:
@@ -280,6 +281,10 @@ class Keys:
             seed=self.cell.request.seed,
         )
 
+    def worst_of(self, plans: Iterable[AttackPlan]) -> str:
+        """Key of the worst case over several attacks."""
+        return self._key("judge", worst=[self.judge_of(plan) for plan in plans])
+
     def of(self, plan: AttackPlan) -> dict[str, str]:
         """The keys of all stages of one attack's evaluation, by stage."""
         return {
@@ -293,10 +298,9 @@ class Keys:
     @cached_property
     def record(self) -> str:
         """Key of the finished record."""
-        plans = [plan for plan in (self.cell.main, *self.cell.companions) if plan]
         return sha256_of(
             {
-                "record": [self.judge_of(plan) for plan in plans],
+                "record": [self.judge_of(plan) for plan in self.cell.attacks],
                 "train": self.train_of(self.cell.defenses, self.cell.trained_kind),
                 "request": self.cell.request.model_dump(mode="json"),
                 "code": source_sha256("harness.engines.inline"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pydantic import ValidationError
+
 from harness.api.errors import UsageError
 from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel, release_kind
 from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
@@ -27,6 +29,19 @@ class AttackPlan:
         declared: tuple[Preparation, ...] = self.attack.spec.preparations
         return tuple(made for made in declared if made.channels <= self.channels)
 
+    @property
+    def doubled(self) -> AttackPlan | None:
+        """The same at twice its effort, where it says what that is and may be doubled."""
+        name, config = self.attack.spec.effort, self.attack.config
+        if not name:
+            return None
+        values = {**config.model_dump(), name: 2 * getattr(config, name)}
+        try:
+            more = type(config).model_validate(values)
+        except ValidationError:
+            return None
+        return replace(self, attack=replace(self.attack, config=more))
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -43,6 +58,10 @@ class Cell:
     attack: Resolved
     main: AttackPlan | None = None
     companions: tuple[AttackPlan, ...] = ()
+    members: Mapping[str, AttackPlan] = field(default_factory=dict)
+    """Where the attack is many: those that can be, as written. `main` is the first of them."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Members that cannot be, with the reason."""
     reason: str | None = None
     device: str = "cpu"
     threads: int = 1
@@ -50,6 +69,25 @@ class Cell:
     """Metrics whose assets are not here, with the reason."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By dataset as written: what names data that is no asset."""
+
+    @property
+    def attacks(self) -> tuple[AttackPlan, ...]:
+        """Every attack that runs."""
+        if self.members:
+            return tuple(self.members.values())
+        return tuple(plan for plan in (self.main, *self.companions) if plan)
+
+    @property
+    def channels(self) -> frozenset[Channel]:
+        """All that the attack, or any of its members, works with."""
+        plans = self.members.values() or filter(None, [self.main])
+        return frozenset[Channel]().union(*(plan.channels for plan in plans))
+
+    @property
+    def twice(self) -> bool:
+        """Whether attacks also run at twice their effort."""
+        asked = self.request.twice
+        return asked if asked is not None else bool(self.members) and self.request.preset != "quick"
 
     @property
     def kind(self) -> ReleaseKind:
@@ -170,10 +208,39 @@ def _check_alone(defenses: tuple[Resolved, ...]) -> None:
 def _with_attacks(cell: Cell, registry: Registry) -> Cell:
     if cell.request.only == "utility":
         return cell
+    if cell.attack.spec.members:
+        return _with_members(cell, registry)
     chosen = _attack_plan(cell, cell.attack, _kinds(cell))
     if isinstance(chosen, str):
         return replace(cell, reason=chosen)
     return replace(cell, main=chosen, companions=_companions(cell, chosen, registry))
+
+
+def _with_members(cell: Cell, registry: Registry) -> Cell:
+    """All members that can read the first kind of release that one of them can read."""
+    members = _members(cell.attack.spec, cell.request.preset, registry)
+    reasons: dict[str, str] = {}
+    for kind in _kinds(cell):
+        options = {text: _attack_plan(cell, member, (kind,)) for text, member in members.items()}
+        plans = {text: plan for text, plan in options.items() if isinstance(plan, AttackPlan)}
+        reasons = {text: why for text, why in options.items() if isinstance(why, str)}
+        able = [plan for plan in plans.values() if not plan.attack.spec.companion]
+        if able:
+            return replace(cell, main=able[0], members=plans, excluded=reasons)
+    listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    return replace(cell, reason=f"no attack of '{cell.attack.name}' applies ({listed})")
+
+
+def _members(spec: AttackSpec, preset: str, registry: Registry) -> dict[str, Resolved]:
+    """The members of an attack that is many; `*` stands for every attack that is one."""
+    every = [other.name for other in registry.specs("attacks") if not other.members]
+    texts = [name for text in spec.members for name in (every if text == "*" else [text])]
+    return {text: one_attack(text, preset, registry) for text in texts}
+
+
+def one_attack(text: str, preset: str, registry: Registry) -> Resolved:
+    """An attack as written."""
+    return _one(registry.attack, text, preset)
 
 
 def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:

@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict
 from harness.checks import Flag
 from harness.keys import canonical_json, sha256_of
 from harness.request import Request
+from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.stages.utility import PLAIN, RECOMPUTED, Utility
 
-SCHEMA = "encoding-harness/record/2"
+SCHEMA = "encoding-harness/record/3"
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
 """What may differ between two runs of one cell; everything else is under the id."""
 
@@ -41,6 +42,26 @@ class Stored(BaseModel):
     key: str
     sha256: str
     bytes: int
+
+
+class Member(BaseModel):
+    """One attack of a cell whose attack is many.
+
+    `strongest_of` images it came nearest to of all members, by the main metric.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: Status
+    error: str | None = None
+    attack: Used
+    channels_used: tuple[str, ...] = ()
+    privacy: dict[str, MetricScore] = {}
+    identification: Identification | None = None
+    findings: dict[str, Finding] = {}
+    diagnostics: dict[str, float] = {}
+    flags: tuple[Flag, ...] = ()
+    strongest_of: int = 0
 
 
 class RunRecord(BaseModel):
@@ -71,7 +92,11 @@ class RunRecord(BaseModel):
     """Of the victim: separability at its cut, and what training defenses measured."""
     privacy: dict[str, MetricScore] = {}
     companions: dict[str, dict[str, MetricScore]] = {}
+    members: dict[str, Member] = {}
+    """Where the attack is many: each of them; `privacy` is then the worst case over them."""
     identification: Identification | None = None
+    findings: dict[str, Finding] = {}
+    """What else the attack found out, by name."""
     diagnostics: dict[str, float] = {}
     flags: tuple[Flag, ...] = ()
     verdict: str = ""
@@ -110,7 +135,7 @@ def fingerprint(values: dict[str, Any]) -> str:
 
 
 def parse_record(values: dict[str, Any]) -> RunRecord:
-    """A record from JSON values, of this version or of the one before."""
+    """A record from JSON values, of this version or of one before."""
     values = dict(values)
     if values.get("utility"):
         values["utility"] = _upgraded(values["utility"])

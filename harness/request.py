@@ -62,6 +62,11 @@ class Request(BaseModel):
     batch_size: Count = Field(1, description="images per released gradient")
     victim_epochs: int = Field(1, ge=0, description="age of the model whose gradients leave")
     bn_mode: Literal["train", "eval"] = "train"
+    twice: bool | None = Field(
+        None,
+        description="run attacks at twice their effort too, to see whether they were stopped too "
+        "early; if unset, those of a suite beyond the quick preset",
+    )
     metrics: str | None = Field(None, description="`all`, or names parted by commas")
     seed: int = Field(0, ge=0)
     seconds: float | None = Field(

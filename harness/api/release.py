@@ -21,7 +21,9 @@ class Secrets:
 
     `weights` [n, k] float32 and `sources` [n, k] int64 describe the mixture of each encoding,
     its primary image first; sources count private images from 0, and public ones from
-    n_private on. `extra` is whatever else the defense would have to hide (masks, noise).
+    n_private on. `extra` is whatever else the defense would have to hide (noise, say), a row
+    each; a defense that hides signs keeps its `masks` there, [n, ceil(d/8)] uint8: value j of an
+    encoding is flipped where `numpy.unpackbits(masks[i])[j]` is 1.
     """
 
     weights: Tensor

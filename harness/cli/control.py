@@ -117,7 +117,9 @@ def _print(report: ControlReport) -> None:
     console.print(_table(report.results))
     for result in report.results:
         if result.error:
-            console.print(Text(f"{place(result.control)}: {result.error}", style="dim"))
+            console.print(
+                Text(f"{place(result.control)}: {result.error}", style="dim"), soft_wrap=True
+            )
     console.print(Text(_verdict(report), style="bold" if report.passed else "bold red"))
 
 
@@ -146,8 +148,8 @@ def _table(results: tuple[ControlResult, ...]) -> Table:
 def _reached(result: ControlResult) -> str:
     if result.reached is None:
         return "–"
-    low_high = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
-    return f"{result.reached:.4g}{low_high}"
+    interval = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
+    return f"{result.reached:.4g}{interval}"
 
 
 def _wanted(result: ControlResult) -> str:
@@ -165,5 +167,5 @@ def _verdict(report: ControlReport) -> str:
     failed = sum(not result.passed for result in report.results)
     count = f"{len(report.results)} control{'s' if len(report.results) > 1 else ''}"
     if not failed:
-        return f"{report.written} passed {count}: where it fails, that says something."
-    return f"{report.written} failed {failed} of {count}: its failures say nothing of a defense."
+        return f"{report.written} passed {count}: its failures count."
+    return f"{report.written} failed {failed} of {count}: its failures say nothing of any defense."

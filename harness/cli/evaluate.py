@@ -37,6 +37,7 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
     "batch_size": (int, "Images per released gradient.  [default: 1]"),
     "victim_epochs": (int, "Age of the model whose gradients leave.  [default: 1]"),
     "bn_mode": (click.Choice(CHOICES["bn_mode"]), "BatchNorm for gradients.  [default: train]"),
+    "twice": (bool, "Run attacks at twice their effort too.  [default: a suite's, unless quick]"),
     "metrics": (str, "'all', or names parted by commas.  [default: by preset]"),
     "seed": (int, "Seed of everything public.  [default: 0]"),
     "seconds": (float, "Time limit of each attack.  [default: by preset]"),
@@ -49,6 +50,7 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
 def _request_options(function: Any) -> Any:
     for name, (kind, text) in reversed(REQUEST_OPTIONS.items()):
         flag = f"--{name.replace('_', '-')}"
+        flag = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
         function = click.option(flag, name, type=kind, default=None, help=text)(function)
     return function
 

@@ -12,7 +12,8 @@ from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import direction, main_metric
 
 if TYPE_CHECKING:
-    from harness.record import RunRecord
+    from harness.record import Member, RunRecord
+    from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
     from harness.stages.utility import Utility
     from harness.store.records import Records
@@ -34,8 +35,12 @@ def print_report(record: RunRecord, records: Records | None) -> None:
         console.print(Text(_legend(record), style="dim"))
         for reason, names in _left_out(record.privacy).items():
             console.print(Text(f"{', '.join(names)} unavailable: {reason}", style="dim"))
+    if record.members:
+        console.print(_members_table(record))
     if record.identification:
         console.print(_identification_line(record.identification))
+    for line in _findings_lines(record.findings, record.diagnostics):
+        console.print(Text(line), soft_wrap=True)
     if record.utility:
         console.print(_utility_line(record.utility, record.victim.name))
         for line in _utility_details(record):
@@ -90,6 +95,39 @@ def _privacy_table(record: RunRecord, width: int) -> Table:
     return table
 
 
+def _members_table(record: RunRecord) -> Table:
+    """Each attack of a suite in a line, the strongest first; then those that could not be."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    metric = main_metric(record.privacy)
+    headings = ("attack", metric or "", "gain over its null", "strongest of", "also found")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for name, member in sorted(record.members.items(), key=lambda item: _standing(item[1], metric)):
+        table.add_row(name, *_member_row(member, metric))
+    return table
+
+
+def _standing(member: Member, metric: str | None) -> tuple[bool, bool, float]:
+    """Those that answered first, and of them those that leak most."""
+    score = member.privacy.get(metric or "")
+    if member.status != "ok" or score is None or score.gain is None:
+        return member.status == "not_applicable", True, 0.0
+    return False, False, -score.gain
+
+
+def _member_row(member: Member, metric: str | None) -> tuple[str | Text, ...]:
+    if member.status != "ok":
+        return ("–", Text(member.status.replace("_", " ")), "–", Text(member.error or ""))
+    found = [f"{_words(name)} {_finding(each)}" for name, each in member.findings.items()]
+    told = [_identification_line(member.identification)] if member.identification else []
+    also = "; ".join([*told, *(text for text in found if not text.startswith(_words(MEASURED)))])
+    score = member.privacy.get(metric or "")
+    if score is None or score.mean is None:
+        return ("–", "no images", "–", also)
+    mean = f"{_number(score.mean)} ± {_number(score.std)}"
+    return (mean, _gain(score, coloured=True), str(member.strongest_of), also)
+
+
 def _legend(record: RunRecord) -> str:
     """How to read the table, for those who see it for the first time."""
     lines = (
@@ -141,9 +179,32 @@ def _words(name: str | None) -> str:
     return (name or "").replace("_", " ")
 
 
+PREDICTED, MEASURED = "predicted_error", "squared_error"
+
+
+def _findings_lines(found: dict[str, Finding], diagnostics: dict[str, float]) -> list[str]:
+    """What the attack found out besides images, and its own prediction of its error."""
+    lines = [
+        f"{_words(name)} {_finding(finding)}" for name, finding in found.items() if name != MEASURED
+    ]
+    if PREDICTED in diagnostics and MEASURED in found:
+        own = _number(diagnostics[PREDICTED])
+        lines.append(
+            f"squared error a value: {_finding(found[MEASURED])}; the attack foretold {own}"
+        )
+    return lines
+
+
+def _finding(found: Finding) -> str:
+    ci = f" ({_number(found.ci[0])} to {_number(found.ci[1])})" if found.ci else ""
+    chance = "" if found.chance is None else f", without the release {_number(found.chance)}"
+    return f"{_number(found.value)}{f' {found.unit}' if found.unit else ''}{ci}{chance}"
+
+
 def _identification_line(found: Identification) -> str:
+    recall = f"recall {found.recall:.3f} of {found.true} each; " if found.true > 1 else ""
     return (
-        f"identification among {found.candidates} candidates: "
+        f"identification among {found.candidates} candidates: {recall}"
         f"top-1 {found.top1:.3f}{_interval(found.top1_ci)}, chance {found.top1_chance:.3f}; "
         f"top-5 {found.top5:.3f}, chance {found.top5_chance:.3f}; AUC {found.auc:.3f}"
     )

@@ -13,6 +13,8 @@ from harness.store import Artifact
 from harness.worker.jobs import pack, unpack
 
 SPLITS = ("private", "public", "test")
+SCORE = "score."
+"""What the scores of a metric, image by image, are stored under."""
 
 
 def pack_splits(splits: Splits) -> Artifact:
@@ -81,7 +83,8 @@ def unpack_attacked(artifact: Artifact) -> Reconstruction:
     return unpack(dict(artifact.tensors), artifact.facts["diagnostics"])
 
 
-def pack_judgement(judgement: Judgement, facts: Mapping[str, Any]) -> Artifact:
-    """A judgement as stored: its images and per-image scores, and its summary as JSON."""
-    scores = {f"score.{name}": values for name, values in judgement.per_image.items()}
-    return Artifact({"images": judgement.images, **scores}, facts)
+def pack_judgement(judgement: Judgement, errors: Tensor, facts: Mapping[str, Any]) -> Artifact:
+    """A judgement as stored: its images, errors and scores by image, and its summary as JSON."""
+    scores = {f"{SCORE}{name}": values for name, values in judgement.per_image.items()}
+    images = {"images": judgement.images, "found": judgement.found, "errors": errors}
+    return Artifact({**images, **scores}, facts)

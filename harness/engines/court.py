@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 import torch
 
-from harness.api import CellFailed, Metric, MetricSpec, Reconstruction, Scene
+from harness.api import CellFailed, Metric, MetricSpec, Scene
 from harness.checks import check_judgement
 from harness.engines.attacker import Attacker
 from harness.engines.codec import pack_judgement, unpack_attacked
 from harness.engines.context import Context, plugin_boundary
+from harness.engines.evidence import Evidence
 from harness.engines.owner import Owner
 from harness.plan import AttackPlan
 from harness.registry import load_factory
-from harness.scoring.identification import Identification, identification
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import verdict
-from harness.stages.judge import Judgement, NullScores, judge, score_nulls
-from harness.stages.view import candidates
+from harness.stages.judge import NullScores, judge, score_nulls
 from harness.store import Artifact
 
 
@@ -80,6 +78,10 @@ class Court:
 
     @cached_property
     def _nulls(self) -> NullScores:
+        return self.nulls(0)
+
+    def nulls(self, guesses: int) -> NullScores:
+        """The nulls, for attacks that left so many of their images to be matched."""
         return score_nulls(
             self.owner.splits,
             self.owner.targets,
@@ -87,6 +89,7 @@ class Court:
             stream=self.stream,
             device=self.context.device,
             signs_hidden=self.cell.hides_signs,
+            guesses=guesses,
         )
 
     def _judge(self, plan: AttackPlan) -> Artifact:
@@ -104,28 +107,24 @@ class Court:
                 attack=plan.attack.name,
                 signs_hidden=self.cell.hides_signs,
             )
-        return pack_judgement(judgement, _facts(judgement, self._identified(found, plan)))
+            evidence = self.evidence
+            identified = evidence.identified(found, plan.attack.name)
+            claimed = evidence.claimed(found) | evidence.shown(judgement)
+        facts = {
+            "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
+            "flags": [flag.model_dump() for flag in check_judgement(judgement)],
+            "verdict": verdict(judgement.privacy, identified),
+            "identification": identified.model_dump(mode="json") if identified else None,
+            "findings": {n: f.model_dump(mode="json") for n, f in claimed.items()},
+            "notes": list(judgement.notes),
+            "unnamed": judgement.unnamed,
+        }
+        return pack_judgement(judgement, evidence.errors(judgement), facts)
 
-    def _identified(self, found: Reconstruction, plan: AttackPlan) -> Identification | None:
-        """How well the attack's candidate scores pick the true images, if it gave any."""
-        scores = found.claims.get("candidate_scores")
-        if scores is None:
-            return None
-        targets = self.owner.targets
-        truth = candidates(self.owner.splits, self.context.owner_stream).truth[:targets]
-        stream = self.stream.stream(use="identification")
-        return identification(scores[:targets], truth, stream, plan.attack.name)
-
-
-def _facts(judgement: Judgement, found: Identification | None) -> dict[str, Any]:
-    privacy = {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()}
-    return {
-        "privacy": privacy,
-        "flags": [flag.model_dump() for flag in check_judgement(judgement)],
-        "verdict": verdict(judgement.privacy, found),
-        "identification": found.model_dump(mode="json") if found else None,
-        "notes": list(judgement.notes),
-    }
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What claims are compared with."""
+        return Evidence(self.context, self.owner, self.stream)
 
 
 def privacy_of(judged: Artifact) -> dict[str, MetricScore]:

@@ -16,6 +16,7 @@ from harness.checks import Flag
 from harness.engines.attacker import Attacker, desks
 from harness.engines.context import Context, peak_megabytes
 from harness.engines.court import Court, privacy_of
+from harness.engines.ensemble import Ensemble, rising
 from harness.engines.owner import SPLITS, Owner
 from harness.engines.pictures import draw_gallery
 from harness.plan import AttackPlan
@@ -59,8 +60,7 @@ class Run:
         self.attacker = Attacker(context, self.owner, workers)
         self.court = Court(context, self.owner, self.attacker)
         if self._wants("privacy"):
-            plans = [plan for plan in (self.cell.main, *self.cell.companions) if plan]
-            workers.expected = sum(not self.attacker.stored(plan) for plan in plans)
+            workers.expected = sum(not self.attacker.stored(plan) for plan in self.cell.attacks)
         if workers.expected:
             workers.warm()
 
@@ -75,7 +75,8 @@ class Run:
             values["measures"] = self.owner.measures
             self.context.timing.update(self.owner.training_seconds())
         if self._wants("privacy") and self.cell.main:
-            values |= self._privacy(self.cell.main)
+            several = bool(self.cell.members)
+            values |= self._suite() if several else self._privacy(self.cell.main)
         record = seal(values | self._frame(values["artifacts"]))
         records = Records(self.context.store.root)
         records.save(record)
@@ -107,6 +108,11 @@ class Run:
             "peak_memory": {"owner": peak_megabytes(), **self.context.peak_memory},
         }
 
+    def _suite(self) -> dict[str, Any]:
+        """Every member, and the worst case over those that came to an end."""
+        ensemble = Ensemble(self.context, self.owner, self.attacker, self.court)
+        return ensemble.summed_up()
+
     def _privacy(self, main: AttackPlan) -> dict[str, Any]:
         judged = self.court.judged(main)
         attacked = self.attacker.attacked(main)
@@ -117,8 +123,13 @@ class Run:
             "privacy": privacy_of(judged),
             "companions": companions,
             "identification": judged.facts.get("identification"),
+            "findings": judged.facts["findings"],
             "diagnostics": attacked.facts["diagnostics"],
-            "flags": (*map(Flag.model_validate, judged.facts["flags"]), *flags),
+            "flags": (
+                *map(Flag.model_validate, judged.facts["flags"]),
+                *rising(self.court, main, main.attack.name),
+                *flags,
+            ),
             "verdict": judged.facts["verdict"],
             "artifacts": {
                 "attack": store.identity("attack", keys.attack_of(main)),

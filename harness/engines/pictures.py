@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from harness.api import ReleaseKind, Splits, UsageError
-from harness.engines.codec import unpack_release, unpack_splits
+from harness.engines.codec import SCORE, unpack_release, unpack_splits
 from harness.leaderboard.gallery import Column, choose_targets, gallery, panel
 from harness.record import RunRecord
 from harness.rng import KeyedStream, board_key
-from harness.scoring.nulls import make_nulls
+from harness.scoring.nulls import CLASS_MEAN, make_nulls
 from harness.scoring.verdict import main_metric
+from harness.scoring.worst import BEST_OF_NULLS
 from harness.store import Artifact, Store
 from harness.store.records import Records
 
@@ -49,7 +50,10 @@ class Stored:
         )
 
     def guesses(self, targets: Tensor) -> Tensor:
-        """[len(targets), c, h, w]: what the best null says of these targets."""
+        """[len(targets), c, h, w]: what the best null says of these targets.
+
+        Of a worst case, whose null is another one for each image: their class means.
+        """
         name = main_metric(self.record.privacy)
         assert name is not None
         null = self.record.privacy[name].null_name
@@ -63,7 +67,7 @@ class Stored:
             self.splits.scale.mean,
             stream.stream(use="nulls"),
         )
-        return nulls.images[null][targets]
+        return nulls.images[CLASS_MEAN if null == BEST_OF_NULLS else null][targets]
 
     @property
     def drawable(self) -> bool:
@@ -93,9 +97,9 @@ def read_stored(root: Path, record: RunRecord) -> Stored:
     found = {stage: _artifact(store, record, stage) for stage in ("load", "release", "judge")}
     splits = unpack_splits(found["load"])
     scores = {
-        name.removeprefix("score."): values
+        name.removeprefix(SCORE): values
         for name, values in found["judge"].tensors.items()
-        if name.startswith("score.")
+        if name.startswith(SCORE)
     }
     released = _by_primary(found["release"], len(splits.private))
     return Stored(record, splits, released, found["judge"].tensors["images"], scores)

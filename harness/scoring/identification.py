@@ -1,7 +1,8 @@
-"""Claims about candidates: which of a list is the true image."""
+"""Claims about candidates: which of a list are the true images."""
 
 from __future__ import annotations
 
+from math import comb
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
 
 TOP = 5
 CHANCE_AUC = 0.5
+BLOCK = 512
 
 
 class Identification(BaseModel):
-    """How often the true candidate is ranked first, among the first five, above a false one.
+    """How often a true candidate is ranked first, among the first five, above a false one.
 
-    Proportions in [0,1] with 95% intervals (Wilson; bootstrap over targets for the AUC) and
-    what guessing would reach. `n` targets, `candidates` to choose from.
+    Each of `n` questions has `true` right answers among `candidates`: the one target, or the
+    private images mixed in an encoding. `top1`: the first is a true one; `top5`: one of the first
+    five is; `recall`: the share of the true ones that are among as many first ones. Proportions
+    in [0,1] with 95% intervals (Wilson; bootstrap over questions for AUC and recall) and what
+    guessing would reach.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,43 +39,87 @@ class Identification(BaseModel):
     auc: float
     auc_ci: Interval | None
     auc_chance: float = CHANCE_AUC
+    recall: float | None = None
+    recall_ci: Interval | None = None
+    recall_chance: float | None = None
     n: int
     candidates: int
+    true: int = 1
 
 
 def identification(
     scores: Tensor, true: Tensor, stream: Stream, attack: str = ""
 ) -> Identification:
-    """Judge `candidate_scores` [n, m], higher = more likely, against `true` [n] indices.
+    """Judge `candidate_scores` [n, m], higher = more likely, against `true` [n] or [n, k] indices.
 
-    Ties count against the attack in top-1 and top-5, and half in the AUC.
+    Ties count against the attack in top-1, top-5 and recall, and half in the AUC.
     """
+    true = true.view(len(true), -1)
     n, m = _checked(scores, true, f"attack '{attack}'" if attack else "the attack")
-    own = scores.gather(1, true.to(scores.device).view(-1, 1))
-    above = (scores > own).sum(1)
-    level = (scores == own).sum(1) - 1
-    top1, top5 = (int((above + level < top).sum()) for top in (1, TOP))
-    auc = 1 - (above.double() + level.double() / 2) / (m - 1)
+    k = true.shape[1]
+    above, level = _ranks(scores, true.to(scores.device))
+    worst = above + level  # candidates that are no worse, the true ones left out
+    first, five = ((worst.min(1).values < top) for top in (1, TOP))
+    found = (worst.sort(1).values + _places(k, worst) < k).double().mean(1)
+    auc = (1 - (above.double() + level.double() / 2) / max(1, m - k)).mean(1)
+    recall_ci, auc_ci = (_interval(column, stream) for column in (found, auc))
     return Identification(
-        top1=top1 / n,
-        top1_ci=proportion_interval(top1, n),
-        top1_chance=1 / m,
-        top5=top5 / n,
-        top5_ci=proportion_interval(top5, n),
-        top5_chance=min(1, TOP / m),
-        auc=auc.mean().item(),
-        auc_ci=mean_intervals(auc.cpu().view(-1, 1).numpy(), stream)[0],
+        top1=float(first.double().mean()),
+        top1_ci=proportion_interval(int(first.sum()), n),
+        top1_chance=k / m,
+        top5=float(five.double().mean()),
+        top5_ci=proportion_interval(int(five.sum()), n),
+        top5_chance=_one_of(m, k),
+        auc=float(auc.mean()),
+        auc_ci=auc_ci,
+        recall=float(found.mean()),
+        recall_ci=recall_ci,
+        recall_chance=k / m,
         n=n,
         candidates=m,
+        true=k,
     )
 
 
+def _places(k: int, like: Tensor) -> Tensor:
+    """0 … k-1: how many true ones stand before each, once sorted."""
+    import torch
+
+    return torch.arange(k, device=like.device)
+
+
+def _one_of(m: int, k: int) -> float:
+    """The chance that five of m drawn at random hold one of k."""
+    drawn = min(TOP, m)
+    return 1 - comb(m - k, drawn) / comb(m, drawn)
+
+
+def _interval(column: Tensor, stream: Stream) -> Interval | None:
+    return mean_intervals(column.cpu().view(-1, 1).numpy(), stream)[0]
+
+
+def _ranks(scores: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
+    """[n, k] how many false candidates score above each true one, and how many the same."""
+    import torch
+
+    above, level = torch.empty_like(true), torch.empty_like(true)
+    for start in range(0, len(scores), BLOCK):
+        part = slice(start, start + BLOCK)
+        few, own = scores[part], scores[part].gather(1, true[part])
+        for j in range(true.shape[1]):
+            mine = own[:, j : j + 1]
+            above[part, j] = (few > mine).sum(1) - (own > mine).sum(1)
+            level[part, j] = (few == mine).sum(1) - (own == mine).sum(1)
+    return above, level
+
+
 def _checked(scores: Tensor, true: Tensor, who: str) -> tuple[int, int]:
-    """Numbers of targets and of candidates, if the scores can be judged."""
-    if scores.ndim != 2 or len(scores) != len(true) or min(scores.shape) < 1 or scores.shape[1] < 2:
+    """Numbers of questions and of candidates, if the scores can be judged."""
+    shaped = scores.ndim == 2 and len(scores) == len(true) and min(scores.shape) >= 1
+    if not shaped or scores.shape[1] <= true.shape[1]:
         raise CellFailed(
             f"{who} returned candidate scores of shape {tuple(scores.shape)}; wanted "
-            f"({len(true)}, m), one row per target and one column per candidate"
+            f"({len(true)}, m), one row per target or encoding and one column per candidate"
         )
     if not scores.isfinite().all():
         raise CellFailed(f"{who} returned NaN or infinite candidate scores")

@@ -38,7 +38,7 @@ class Judgement:
     `privacy` and `per_image` ([targets] float64, NaN where undefined) are by metric's name;
     `images` [targets, c, h, w] in [0,1] are what was judged, the mean public image where
     `found` [targets] is False (everywhere, if the attack made only claims). `notes` say in
-    sentences what the numbers do not.
+    sentences what the numbers do not; `unnamed` is how many images were matched by the truth.
     """
 
     privacy: Mapping[str, MetricScore]
@@ -46,6 +46,7 @@ class Judgement:
     images: Tensor
     found: Tensor
     notes: tuple[str, ...] = ()
+    unnamed: int = 0
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,7 @@ def _judge(
         images=images,
         found=found,
         notes=nulls.notes + _left_out(found),
+        unnamed=matched.unnamed,
     )
 
 

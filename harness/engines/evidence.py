@@ -1,0 +1,145 @@
+"""The truth that claims are compared with, from the owner's side."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.api import Reconstruction, ReleaseKind, Samples
+from harness.engines.context import Context
+from harness.engines.owner import Owner
+from harness.rng import KeyedStream
+from harness.scoring.findings import Facts, Finding, findings
+from harness.scoring.identification import Identification, identification
+from harness.scoring.intervals import mean_intervals
+from harness.stages.judge import Judgement
+from harness.stages.view import candidates
+
+MASKS = "extra.masks"
+NONE = torch.empty(1, 0, 1)
+"""Weights and sources where nothing was mixed."""
+
+
+class Evidence:
+    """What the owner knows of a cell's release and private images."""
+
+    def __init__(self, context: Context, owner: Owner, stream: KeyedStream) -> None:
+        self.context = context
+        self.owner = owner
+        self.stream = stream
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The truth about weights, signs, sources and classes."""
+        splits, secrets = self.owner.splits, self.owner.release.secrets
+        classes = len(splits.classes)
+        private, public = (
+            part.standardised(splits.scale) for part in (splits.private, splits.public)
+        )
+        means, present = _prototypes(private, classes)
+        public_means, known = _prototypes(public, classes)
+        guess = public.images.flatten(1).mean(0)
+        public_means[~known] = guess
+        return Facts(
+            weights=secrets.get("weights", NONE)[..., 0].flatten(),
+            sources=secrets.get("sources", NONE.long()).flatten(0, 1),
+            candidates=candidates(splits, self.context.owner_stream).truth,
+            signs=self._signs if MASKS in secrets else None,
+            prototypes=means,
+            public_prototypes=public_means,
+            present=present,
+            guess=guess,
+            stream=self.stream.stream(use="findings"),
+        )
+
+    def _signs(self, rows: Tensor) -> Tensor:
+        """±1 [len(rows), *shape] of the mixtures, as they were before their masks."""
+        release = self.owner.release
+        encodings = release.tensors["encodings"].flatten(0, 1)[rows]
+        masks = release.secrets[MASKS].flatten(0, 1)[rows].numpy()
+        values = encodings[0].numel()
+        flipped = torch.from_numpy(np.unpackbits(masks, axis=1, count=values)).bool()
+        signs = torch.where(encodings < 0, -1, 1).flatten(1)
+        return torch.where(flipped, -signs, signs).view(encodings.shape)
+
+    def claimed(self, found: Reconstruction) -> dict[str, Finding]:
+        """Everything an attack claims of encodings."""
+        if not found.claims or self.owner.release.kind is not ReleaseKind.ENCODINGS:
+            return {}
+        rows = len(self.facts.weights)
+        merged: dict[str, Finding] = {}
+        for name, claim in found.claims.items():
+            merged |= findings({name: claim}, _named(found, len(claim), rows), self.facts)
+        return merged
+
+    def identified(self, found: Reconstruction, attack: str) -> Identification | None:
+        """How well the attack's candidate scores pick the true images, if it gave any."""
+        scores = found.claims.get("candidate_scores")
+        if scores is None:
+            return None
+        stream = self.stream.stream(use="identification")
+        if found.rows is None:
+            targets = self.owner.targets
+            truth = self.facts.candidates[:targets]
+            return identification(scores[:targets], truth, stream, attack)
+        sources = self.facts.sources[found.rows]
+        private = (sources < len(self.facts.candidates)).all(0)
+        return identification(scores, self.facts.candidates[sources[:, private]], stream, attack)
+
+    def errors(self, judgement: Judgement) -> Tensor:
+        """[targets] squared error a standardised value of what was judged."""
+        return self._errors(judgement.images.cpu())
+
+    def _errors(self, images: Tensor) -> Tensor:
+        splits = self.owner.splits
+        truth = splits.private[: len(images)].standardised(splits.scale).images
+        return (splits.scale.standardise(images) - truth).flatten(1).square().mean(1)
+
+    def shown(self, judgement: Judgement) -> dict[str, Finding]:
+        """What reconstructed images say besides metrics: pooled error, and signs under masks."""
+        if not bool(judgement.found.any()):
+            return {}
+        splits = self.owner.splits
+        mean = self.facts.guess.view(splits.shape)
+        error = self.errors(judgement)
+        guess = splits.scale.clamp(mean.expand(len(error), *splits.shape))
+        truth = splits.private[: len(error)].standardised(splits.scale).images
+        chance = float((guess - truth).square().mean())
+        found = {"squared_error": self._mean(error, chance, "lower", "error")}
+        if self.facts.signs is None:
+            return found
+        told = splits.scale.standardise(judgement.images.cpu()).sign() == truth.sign()
+        known = float((mean.sign() == truth.sign()).float().mean())
+        share = told.flatten(1).float().mean(1)
+        return found | {"image_sign_accuracy": self._mean(share, known, "higher", "signs")}
+
+    def _mean(self, values: Tensor, chance: float, direction: str, use: str) -> Finding:
+        column = values.double().view(-1, 1).numpy()
+        ci = mean_intervals(column, self.stream.stream(use=use))[0]
+        return Finding.model_validate(
+            {
+                "value": float(values.double().mean()),
+                "ci": ci,
+                "chance": chance,
+                "leaks_more": direction,
+                "n": len(values),
+            }
+        )
+
+
+def _named(found: Reconstruction, count: int, rows: int) -> Tensor:
+    """The rows that a claim is about: those named, if as many; else the first."""
+    if found.rows is not None and len(found.rows) == count:
+        return found.rows.cpu().long()
+    return torch.arange(min(count, rows))
+
+
+def _prototypes(samples: Samples, classes: int) -> tuple[Tensor, Tensor]:
+    """[classes, d] mean of each class, and which classes there are."""
+    rows = samples.images.flatten(1)
+    counts = samples.labels.bincount(minlength=classes)
+    sums = rows.new_zeros(classes, rows.shape[1]).index_add_(0, samples.labels, rows)
+    return sums / counts.clamp(min=1).view(-1, 1), counts > 0

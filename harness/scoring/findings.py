@@ -1,0 +1,186 @@
+"""What an attack claims besides images, as numbers with intervals and chance beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.api import CellFailed, Stream
+from harness.scoring.intervals import Interval, mean_intervals, proportion_interval
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LEVEL = 0.05
+"""Tests are held to this level."""
+
+
+class Finding(BaseModel):
+    """One number on what an attack found out.
+
+    `chance` is what a guess reaches that uses no release. `n` things entered the value, a mean
+    with its 95% `ci`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: float
+    ci: Interval | None = None
+    chance: float | None = None
+    leaks_more: Literal["higher", "lower"] = "higher"
+    unit: str = ""
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What claims are compared with.
+
+    Of all rows of all rounds: `weights` [rows] of the primary image, and `signs(rows)`, ±1
+    [len(rows), *shape] of the mixtures under their masks, None where nothing hides them;
+    `sources` [rows, k] and `candidates` [n_private], each private image's place in the list.
+    `prototypes` [classes, d] and `public_prototypes`: true and public class means, `present`
+    [classes] says which classes there are. `guess` [d] is the mean public image; all of them
+    standardised.
+    """
+
+    weights: Tensor
+    sources: Tensor
+    candidates: Tensor
+    signs: Callable[[Tensor], Tensor] | None
+    prototypes: Tensor
+    public_prototypes: Tensor
+    present: Tensor
+    guess: Tensor
+    stream: Stream
+
+
+def findings(claims: Mapping[str, Tensor], rows: Tensor, facts: Facts) -> dict[str, Finding]:
+    """Every claim that is known, of the encodings `rows` [m] where it is one of rows.
+
+    CellFailed where a claim is not what its name says.
+    """
+    judges: dict[str, Callable[[Tensor, Tensor, Facts], dict[str, Finding]]] = {
+        "weights": _weights,
+        "signs": _signs,
+        "class_means": _class_means,
+        "p_values": _p_values,
+        "pair_scores": _pairs,
+    }
+    found: dict[str, Finding] = {}
+    for name in sorted(judges.keys() & claims.keys()):
+        if not bool(claims[name].isfinite().all()):
+            raise CellFailed(f"the attack claims {name} that are not all finite")
+        found |= judges[name](claims[name].cpu(), rows, facts)
+    return found
+
+
+def _require(name: str, claim: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(claim.shape) != shape:
+        raise CellFailed(f"the attack claims {name} of shape {tuple(claim.shape)}; wanted {shape}")
+
+
+def _mean(values: Tensor, facts: Facts, use: str) -> tuple[float, Interval | None]:
+    column = values.double().view(-1, 1).numpy()
+    return float(values.double().mean()), mean_intervals(column, facts.stream.stream(use=use))[0]
+
+
+def _weights(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
+    """Mean absolute error, beside that of the best constant; and correlation."""
+    _require("weights", claim, (len(rows),))
+    true, claim = facts.weights[rows].double(), claim.double()
+    error, ci = _mean((claim - true).abs(), facts, "weights")
+    constant = float((true - true.median()).abs().mean())
+    found = {
+        "weight_error": Finding(
+            value=error, ci=ci, chance=constant, leaks_more="lower", n=len(rows)
+        )
+    }
+    own, other = claim - claim.mean(), true - true.mean()
+    spread = float((own.square().sum() * other.square().sum()).sqrt())
+    if spread > 0:
+        correlation = float((own * other).sum()) / spread
+        found["weight_correlation"] = Finding(value=correlation, chance=0.0, n=len(rows))
+    return found
+
+
+def _signs(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
+    """Share of right signs, row by row, beside that of the mean public image's signs."""
+    if facts.signs is None:
+        return {}
+    true = facts.signs(rows)
+    _require("signs", claim, tuple(true.shape))
+    share, ci = _mean((claim.sign() == true).flatten(1).float().mean(1), facts, "signs")
+    guess = facts.guess.sign().view(1, -1)
+    chance = float((true.flatten(1) == guess).float().mean()) if _same(guess, true) else 0.5
+    return {"sign_accuracy": Finding(value=share, ci=ci, chance=chance, n=len(rows))}
+
+
+def _same(guess: Tensor, true: Tensor) -> bool:
+    return guess.shape[1] == true[0].numel()
+
+
+def _class_means(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
+    """SNR of each class's prototype, beside that of public class means."""
+    _require("class_means", claim.flatten(1), tuple(facts.prototypes.shape))
+    there = facts.present
+    true = facts.prototypes[there]
+    own, public = (
+        _snr(found[there], true) for found in (claim.flatten(1), facts.public_prototypes)
+    )
+    value, ci = _mean(own, facts, "class_means")
+    chance = float(public.mean())
+    return {"class_mean_snr_db": Finding(value=value, ci=ci, chance=chance, unit="dB", n=len(true))}
+
+
+def _snr(found: Tensor, true: Tensor) -> Tensor:
+    signal, error = true.square().sum(1), (true - found).square().sum(1)
+    decibels: Tensor = 10 * (signal / error.clamp(min=1e-30)).log10()
+    return decibels.clamp(-120, 120)
+
+
+def _p_values(claim: Tensor, _: Tensor, __: Facts) -> dict[str, Finding]:
+    """How often tests of "nothing leaks" reject it; more often than their level is a leak."""
+    if claim.numel() == 0 or bool(((claim < 0) | (claim > 1)).any()):
+        raise CellFailed("the attack claims p_values that are not between 0 and 1")
+    rejected = int((claim < LEVEL).sum())
+    ci = proportion_interval(rejected, claim.numel())
+    share = rejected / claim.numel()
+    return {"rejection_rate": Finding(value=share, ci=ci, chance=LEVEL, n=claim.numel())}
+
+
+def _pairs(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
+    """Which pair of candidates a row mixes: both unknown, and the first with its partner known."""
+    q, m = len(claim), claim.shape[-1]
+    _require("pair_scores", claim, (q, m, m))
+    sources = facts.sources[rows[:q]]
+    if sources.shape[1] != 2:
+        raise CellFailed("the attack claims pairs, and encodings do not mix two images")
+    own, partner = facts.candidates[sources].unbind(1)
+    each = claim[range(q), :, partner]
+    first = _first(each, own)
+    both = _first(claim.flatten(1), own * m + partner)
+    return {
+        "partner_known_top1": _share(first, 1 / m),
+        "pair_top1": _share(both, 1 / (m * m)),
+    }
+
+
+def _first(scores: Tensor, true: Tensor) -> Tensor:
+    """[q]: whether the true one is above all others; a tie is none."""
+    best = scores.gather(1, true.view(-1, 1))
+    first: Tensor = (scores >= best).sum(1) == 1
+    return first
+
+
+def _share(hits: Tensor, chance: float) -> Finding:
+    count = int(hits.sum())
+    return Finding(
+        value=count / len(hits),
+        ci=proportion_interval(count, len(hits)),
+        chance=chance,
+        n=len(hits),
+    )
