@@ -17,6 +17,7 @@ from harness.plan import plan
 from harness.record import RunRecord, Used
 from harness.registry import registry
 from harness.request import Request, make_request
+from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.store.records import Records
@@ -26,6 +27,10 @@ pytestmark = pytest.mark.core
 HERE: dict[str, Any] = {"device": "cpu", "threads": 1}
 SNR = MetricScore(unit="dB", mean=12.0, ci=(11.5, 12.5), n=9)
 LPIPS = MetricScore(leaks_more="lower", mean=0.2, ci=(0.1, 0.3), n=9)
+FINDINGS = {
+    "sign_accuracy": Finding(value=0.9, ci=(0.89, 0.91), chance=0.5, n=40),
+    "weight_error": Finding(value=1e-4, chance=0.2, leaks_more="lower", n=40),
+}
 NAMED = Identification(
     top1=0.9,
     top1_ci=(0.8, 0.95),
@@ -80,26 +85,35 @@ def control(metric: str, at_least: float) -> Control:
         ("identification.top1", 0.95, False),
         ("identification.top5", 1.0, True),
         ("identification.auc", 0.98, False),
+        ("sign_accuracy", 0.9, True),
+        ("sign_accuracy", 0.92, False),
+        ("weight_error", 1e-3, True),
+        ("weight_error", 1e-5, False),
     ],
 )
 def test_it_is_passed_where_at_least_as_much_leaks(
     metric: str, at_least: float, passed: bool
 ) -> None:
-    cell = record(privacy={"snr_db": SNR, "lpips_vgg": LPIPS}, identification=NAMED)
+    cell = record(
+        privacy={"snr_db": SNR, "lpips_vgg": LPIPS}, identification=NAMED, findings=FINDINGS
+    )
     result = judged(control(metric, at_least), cell)
     assert result.passed is passed
     assert (result.status, result.error, result.record) == ("ok", None, cell.id)
 
 
 def test_the_result_says_what_was_reached() -> None:
-    cell = record(privacy={"snr_db": SNR, "lpips_vgg": LPIPS}, identification=NAMED)
-    snr, lpips, top1 = (
+    cell = record(
+        privacy={"snr_db": SNR, "lpips_vgg": LPIPS}, identification=NAMED, findings=FINDINGS
+    )
+    snr, lpips, top1, error = (
         judged(control(metric, 0.5), cell)
-        for metric in ("snr_db", "lpips_vgg", "identification.top1")
+        for metric in ("snr_db", "lpips_vgg", "identification.top1", "weight_error")
     )
     assert (snr.reached, snr.ci, snr.unit, snr.leaks_more) == (12.0, (11.5, 12.5), "dB", "higher")
     assert (lpips.reached, lpips.leaks_more) == (0.2, "lower")
     assert (top1.reached, top1.ci) == (0.9, (0.8, 0.95))
+    assert (error.reached, error.ci, error.leaks_more) == (1e-4, None, "lower")
 
 
 @pytest.mark.parametrize("status", ["failed", "timeout", "not_applicable"])
@@ -115,11 +129,13 @@ def test_a_cell_without_a_result_fails_its_control(status: str) -> None:
         ("snr_bd", "no metric and no finding 'snr_bd'. Did you mean 'snr_db'?"),
         ("ssim", "slow, so left out"),
         ("identification.top1", "it returned no candidate scores"),
+        ("sign_acuracy", "no metric and no finding 'sign_acuracy'. Did you mean 'sign_accuracy'?"),
         ("identification.acu", "an identification has no 'acu'. Did you mean 'auc'?"),
     ],
 )
 def test_a_number_that_is_not_there_fails_the_control(metric: str, reason: str) -> None:
-    cell = record(privacy={"snr_db": SNR, "ssim": MetricScore(unavailable="slow, so left out")})
+    scores = {"snr_db": SNR, "ssim": MetricScore(unavailable="slow, so left out")}
+    cell = record(privacy=scores, findings=FINDINGS)
     result = judged(control(metric, 0.0), cell)
     assert not result.passed
     assert result.error
@@ -157,9 +173,10 @@ def test_a_report_speaks_for_one_source_and_config_alone(tmp_path: Path) -> None
     answered(tmp_path, 39.8)
     assert control_of(controlled("identity"), tmp_path) is None
     report = run_controls("identity", root=tmp_path, **HERE)
-    newer = controlled("identity")
-    newer = replace(newer, spec=replace(newer.spec, version="2"))
-    assert control_of(newer, tmp_path) is None
+    attack = controlled("identity")
+    for changed in ({"version": "2"}, {"controls": (control("snr_db", 99.0),)}):
+        newer = replace(attack, spec=replace(attack.spec, **changed))
+        assert control_of(newer, tmp_path) is None
     assert control_of(controlled("linear"), tmp_path) is None
     assert control_of(controlled("identity"), tmp_path) == report
     assert report.attack.source_sha256 != "0"

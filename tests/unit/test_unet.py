@@ -2,21 +2,34 @@
 
 import pytest
 import torch
-from views import MIXTURE, attack, clothes, coloured, quiet, released, snr, view_of
+from views import (
+    BUDGET,
+    MIXTURE,
+    attack,
+    clothes,
+    coloured,
+    quiet,
+    released,
+    snr,
+    view_of,
+    with_prior,
+)
 
 from harness.api import Channel, Config, Scale
+from harness_plugins.attacks.lmmse import LmmseConfig
+from harness_plugins.attacks.lmmse.attack import Lmmse
 from harness_plugins.attacks.unet import UNetConfig, conditioned, harness_attacks
 from harness_plugins.attacks.unet.attack import UNetAttack
 from harness_plugins.attacks.unet.evidence import weigh
+from harness_plugins.attacks.unet.knowledge import Knowledge
 from harness_plugins.attacks.unet.network import UNet
-from harness_plugins.attacks.unet.prior import Prior
 from harness_plugins.attacks.unet.rows import released_rows
 from harness_plugins.attacks.unet.training import best_share
 from harness_plugins.defenses.none.encode import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 
-TINY = {"base": 4, "images": 300, "components": 16, "batch": 32}
+TINY = {"base": 4, "images": 300, "batch": 32}
 PUBLIC = clothes(300, 1000)
 LABELS = (Channel.LABELS,)
 
@@ -50,28 +63,34 @@ def test_without_training_or_evidence_the_answer_is_the_class_mean():
     private = clothes(60)
     view = released(singmix(tau=1e-12), private, PUBLIC)
     config = UNetConfig(**TINY, epochs=0)
-    prepared = conditioned.learn(view, config, quiet)
-    images = conditioned.estimate(view, config, prepared)
+    images = attack(UNetAttack(config), view).images
     torch.testing.assert_close(images, class_means(view)[private.labels], atol=1e-3, rtol=0)
 
 
+def learned(view):
+    """What is known before the release, and what is kept of an untrained network."""
+    view = with_prior(view)
+    prepared = conditioned.learn(view, UNetConfig(**TINY, epochs=0), BUDGET, quiet)
+    return view, Knowledge.of(view, BUDGET, prepared), prepared
+
+
 def test_the_network_starts_at_zero_so_the_answer_starts_at_the_linear_one():
-    view = released(singmix(tau=1.0), clothes(60), PUBLIC)
-    config = UNetConfig(**TINY, epochs=0)
-    prepared = conditioned.learn(view, config, quiet)
-    evidence = weigh(Prior.of(prepared, view.device), [released_rows(view, 0)])
+    view, known, prepared = learned(released(singmix(tau=1.0), clothes(60), PUBLIC))
+    evidence = weigh(known, [released_rows(view, known.subspace, 0)])
     share = float(prepared["shares"][0])
-    images = conditioned.estimate(view, config, prepared)
+    images = conditioned.estimate(view, UNetConfig(**TINY, epochs=0), BUDGET, prepared)
     start = view.scale.clamp(evidence.mean + share * evidence.linear)
     torch.testing.assert_close(images, start)
 
 
-def test_the_own_class_is_read_off_label_and_weight():
-    private = clothes(200)
-    view = released(singmix(tau=1.0), private, PUBLIC)
-    prepared = conditioned.learn(view, UNetConfig(**TINY, epochs=0), quiet)
-    guessed = Prior.of(prepared, view.device).own_class(released_rows(view, 0)).argmax(1)
-    assert float((guessed == private.labels).float().mean()) > 0.98
+def test_the_linear_evidence_is_that_of_the_best_linear_attack():
+    view, known, _ = learned(released(singmix(tau=1.0), clothes(60), PUBLIC, rounds=2))
+    rows = [released_rows(view, known.subspace, turn) for turn in range(2)]
+    evidence = weigh(known, rows)
+    best = attack(Lmmse(LmmseConfig()), view).images
+    torch.testing.assert_close(
+        view.scale.clamp(evidence.mean + evidence.linear), best, atol=2e-3, rtol=0
+    )
 
 
 def test_norm_and_label_tell_the_weight_where_it_is_not_granted():
@@ -80,30 +99,11 @@ def test_norm_and_label_tell_the_weight_where_it_is_not_granted():
     errors = []
     for hidden in (MIXTURE, (*MIXTURE, *LABELS)):
         blind = {c: v for c, v in view.channels.items() if c not in hidden}
-        blind_view = view_of(blind, clothes(200))
-        prepared = conditioned.learn(blind_view, UNetConfig(**TINY, epochs=0), quiet)
-        guess = Prior.of(prepared, view.device).weight(released_rows(blind_view, 0))
+        blind_view, known, _ = learned(view_of(blind, clothes(200)))
+        guess = known.weights(released_rows(blind_view, known.subspace, 0))[:, 0]
         errors.append(float((guess - told).abs().median()))
     assert errors[0] < 1e-6
     assert errors[1] < 0.01
-
-
-def test_joint_evidence_equals_the_dense_solution():
-    private = clothes(40)
-    view = released(singmix(tau=1.0), private, PUBLIC)
-    prepared = conditioned.learn(view, UNetConfig(**{**TINY, "components": 0}, epochs=0), quiet)
-    prior, rows = Prior.of(prepared, view.device), released_rows(view, 0)
-    first, second = rows.weights.double().T
-    own, partner = rows.sources.T
-    mixing = torch.zeros(40, 40, dtype=torch.float64)
-    mixing[torch.arange(40), own] += first
-    mixing[torch.arange(40), partner] += second
-    quiet_rows = 1 / ((second * prior.noise.double()) ** 2 + 1e-3)
-    centred = (rows.images.flatten(1) - rows.labels @ prior.means.flatten(1)).double()
-    system = mixing.T @ (quiet_rows[:, None] * mixing) + torch.eye(40) / prior.rest
-    dense = torch.linalg.solve(system, mixing.T @ (quiet_rows[:, None] * centred))
-    linear = weigh(prior, [rows]).linear.flatten(1)
-    torch.testing.assert_close(linear, dense.float(), atol=2e-3, rtol=0)
 
 
 def test_undefended_images_come_back():

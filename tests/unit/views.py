@@ -13,6 +13,8 @@ from harness.api.knowledge import PRIOR_CHANNELS
 from harness.rng import KeyedStream, board_key
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.datasets.fashion.dataset import SCALE
+from harness_plugins.mixtures import PRIOR
+from harness_plugins.mixtures.prior import learn_prior
 
 BUDGET = Budget(seconds=600, megabytes=4000, threads=1)
 MIXTURE = (Channel.WEIGHTS, Channel.SOURCES)
@@ -69,15 +71,43 @@ def view_of(channels, private, scale=SCALE):
         classes=10,
         device=torch.device("cpu"),
         rng=stream(use="attack"),
+        protocol={"rounds": len(channels[Channel.ENCODINGS])} if _encoded(channels) else {},
     )
+
+
+def _encoded(channels):
+    return Channel.ENCODINGS in channels
 
 
 def quiet(done, total, note=""):
     """Progress that nobody watches."""
 
 
+@cache
+def _prior(public, classes, mean):
+    view = View(
+        channels={Channel.PUBLIC: public},
+        granted=frozenset({Channel.PUBLIC}),
+        threat_model="",
+        scale=SCALE,
+        shape=tuple(public.images.shape[1:]),
+        classes=classes,
+        device=torch.device("cpu"),
+        rng=stream(use="prior"),
+    )
+    return {f"{PRIOR.name}.{k}": v for k, v in learn_prior(view, BUDGET, quiet, mean=mean).items()}
+
+
+def with_prior(view, mean="class"):
+    """The view with what the preparation `gaussian-prior` makes of its public images."""
+    if Channel.PUBLIC not in view.channels:
+        return view
+    return replace(view, shared={**_prior(view.public, view.classes, mean), **view.shared})
+
+
 def attack(plugin, view):
     """Prepare without the release, store, and reconstruct; seeded as the engine seeds."""
+    view = with_prior(view, getattr(plugin.config, "mean", "class"))
     before = {c: v for c, v in view.channels.items() if c in PRIOR_CHANNELS}
     torch.manual_seed(0)
     prepared = plugin.prepare(replace(view, channels=before), BUDGET, quiet)

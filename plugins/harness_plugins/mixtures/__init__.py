@@ -15,3 +15,8 @@ PRIOR_BY_OPTION = Preparation(
     "gaussian-prior", _FACTORY, frozenset({Channel.PUBLIC}), options=("mean",)
 )
 """The same, about class means where the attack's option `mean` says so."""
+
+CLASS_PRIOR = Preparation(
+    "gaussian-prior", _FACTORY, frozenset({Channel.PUBLIC}), constants={"mean": "class"}
+)
+"""The same about class means."""

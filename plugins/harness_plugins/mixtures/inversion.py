@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.api.plugins import Progress, silent
 from harness_plugins.mixtures.bags import Bags
 from harness_plugins.mixtures.conjugate import conjugate_gradients
 from harness_plugins.mixtures.rings import Recurrence, Rings
 from harness_plugins.mixtures.systems import ring_neighbours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from torch import Tensor
 
@@ -36,7 +37,7 @@ class Inverted:
 def invert(
     mixture: Mixture,
     rows: Tensor,
-    report: Callable[[int, int], None],
+    report: Progress = silent,
     out: Tensor | None = None,
 ) -> Inverted:
     """X of W X = rows [rows, d], solved in float64 and given in the rows' own type."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.api.plugins import Progress, silent
 from harness_plugins.mixtures.classes import class_shares
 from harness_plugins.mixtures.systems import SparseSystem, System, system_of
 
@@ -94,8 +95,16 @@ class Mixed:
         mixed = torch.cat([self.mixture.apply(self.shares), self.outside.view(-1, 1)], 1)
         return mixed, torch.cat([self.prior.means, self.prior.mean.view(1, -1)])
 
+    def means(self) -> Tensor:
+        """[rows, d] the mean of each row."""
+        mixed, means = self._offsets
+        return mixed @ means
+
     def estimate(
-        self, rows: Tensor, out: Tensor | None = None, report: Callable[[int, int], None] = print
+        self,
+        rows: Tensor,
+        out: Tensor | None = None,
+        report: Progress = silent,
     ) -> Tensor:
         """[n, d] for rows [rows, d]; written into `out` where it is given."""
         n, d = self.mixture.n, rows.shape[1]

@@ -158,8 +158,8 @@ def _directions(rows: Tensor, means: Tensor, labels: Tensor, megabytes: int) -> 
         return basis.flip(1).contiguous()
     wanted = min(_COMPONENTS, n, d, megabytes * 2**18 // (4 * d))
     _, _, found = torch.svd_lowrank(rows - means[labels], q=max(1, wanted))
-    basis = found.contiguous()
-    return basis
+    kept: Tensor = found.contiguous()
+    return kept
 
 
 class _Spread:

@@ -41,7 +41,7 @@ def filtered(
     Soft labels [n, classes] choose the means of the images, where there are any.
     """
     gains = _gains(law, rows, weights)
-    centres, offsets = _means(prior, rows, weights, labels)
+    centres, offsets = row_means(prior, rows, weights, labels)
     found = centres.clone()
     for number, block in enumerate(rows.split(_BLOCK)):
         part = slice(number * _BLOCK, number * _BLOCK + len(block))
@@ -74,7 +74,7 @@ def _error(prior: GaussianPrior, gains: Gains) -> Tensor:
     return inside + (d - q) * (rest * (1 - own * gains.of(rest))).squeeze(1)
 
 
-def _means(
+def row_means(
     prior: GaussianPrior, rows: Tensor, weights: Tensor, labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """[n, d] what each row's own image is centred on, and the mean of each row.

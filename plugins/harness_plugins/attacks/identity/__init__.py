@@ -17,7 +17,9 @@ def harness_attacks() -> list[AttackSpec]:
             factory="harness_plugins.attacks.identity.rescale:Identity",
             needs=(frozenset({Channel.ENCODINGS}),),
             companion=True,
-            controls=(Control("none", "fashion-mini", "snr_db", 25.0),),
+            controls=(
+                Control("none", "fashion-mini", "snr_db", 25.0, options={"private_size": 100}),
+            ),
             formula="x^ = x~ / rms(x~), one factor for the whole release",
             weaknesses=("amplified noise scores below the mean image, near -3 dB",),
             example="harness evaluate --attack 'identity'",

@@ -41,6 +41,8 @@ def harness_attacks() -> list[AttackSpec]:
                 frozenset({Channel.ENCODINGS, Channel.WEIGHTS, Channel.SOURCES, Channel.N_PRIVATE}),
                 frozenset({Channel.FEATURES, Channel.FEATURE_ENCODER, Channel.PUBLIC}),
             ),
+            linear="yes",
+            effort="steps",
             controls=(
                 Control("none", "fashion-mini", "snr_db", 30.0),
                 Control("singmix[radius=0]", "fashion-mini", "snr_db", 15.0),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.api import AttackSpec, Channel, Config, Control, hookimpl
+from harness_plugins.mixtures import CLASS_PRIOR
 
 _PAPER: dict[str, Any] = {
     "variant": "paper",
@@ -17,7 +18,8 @@ _PAPER: dict[str, Any] = {
     "images": 100_000,
 }
 _STANDARD: dict[str, Any] = {"base": 24, "epochs": 4, "batch": 64, "images": 20_000}
-_QUICK: dict[str, Any] = {"base": 16, "epochs": 2, "batch": 64, "images": 4_000, "components": 128}
+_QUICK: dict[str, Any] = {"base": 16, "epochs": 2, "batch": 64, "images": 4_000}
+_CONTROL: dict[str, Any] = {"private_size": 200, "public_size": 1500}
 
 
 class UNetConfig(Config):
@@ -35,9 +37,6 @@ class UNetConfig(Config):
     batch: int = Field(default=64, ge=1, le=4096, description="images in a step")
     lr: float = Field(default=2e-3, gt=0, description="learning rate of Adam")
     images: int = Field(default=20_000, ge=20, description="public images to train on, at the most")
-    components: int = Field(
-        default=512, ge=0, le=4096, description="principal components of the linear estimate"
-    )
 
 
 @hookimpl
@@ -59,9 +58,11 @@ def harness_attacks() -> list[AttackSpec]:
             optional=frozenset(
                 {Channel.WEIGHTS, Channel.SOURCES, Channel.LABELS, Channel.N_PRIVATE}
             ),
+            preparations=(CLASS_PRIOR,),
+            effort="epochs",
             controls=(
-                Control("none", "fashion-mini", "snr_db", 15.0),
-                Control("singmix[tau=1]", "fashion-mini", "snr_db", 8.0),
+                Control("none", "fashion-mini", "snr_db", 15.0, options=_CONTROL),
+                Control("singmix[tau=1]", "fashion-mini", "snr_db", 8.0, options=_CONTROL),
             ),
             presets={"quick": _QUICK, "standard": _STANDARD, "paper": _PAPER},
             formula=(

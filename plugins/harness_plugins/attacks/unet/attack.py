@@ -24,7 +24,7 @@ class UNetAttack(Attack[UNetConfig]):
             return {}
         if self.config.variant == "paper":
             return paper.learn(view, self.config, progress)
-        return conditioned.learn(view, self.config, progress)
+        return conditioned.learn(view, self.config, budget, progress)
 
     def reconstruct(
         self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
@@ -33,9 +33,13 @@ class UNetAttack(Attack[UNetConfig]):
         if not view.has(Channel.ENCODINGS):
             images = features.decode(view, self.config, progress)
             return Reconstruction(images=images, targets=torch.arange(len(images)))
-        form = paper if self.config.variant == "paper" else conditioned
-        images = form.estimate(view, self.config, prepared)
+        images = self._estimate(view, prepared, budget)
         names = torch.arange(len(images))
         if names_targets(view):
             return Reconstruction(images=images, targets=names)
         return Reconstruction(images=images, rows=names)
+
+    def _estimate(self, view: View, prepared: Mapping[str, Tensor], budget: Budget) -> Tensor:
+        if self.config.variant == "paper":
+            return paper.estimate(view, self.config, prepared)
+        return conditioned.estimate(view, self.config, budget, prepared)

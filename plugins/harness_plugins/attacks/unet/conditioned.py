@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,8 +10,8 @@ import torch
 from harness.api import Channel
 from harness_plugins.attacks.unet import training
 from harness_plugins.attacks.unet.evidence import Evidence, inputs_of, weigh
+from harness_plugins.attacks.unet.knowledge import Knowledge
 from harness_plugins.attacks.unet.network import Denoiser
-from harness_plugins.attacks.unet.prior import Prior, learn_prior
 from harness_plugins.attacks.unet.rows import (
     Rows,
     encode,
@@ -23,7 +23,7 @@ from harness_plugins.attacks.unet.rows import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.api import Progress, Samples, View
+    from harness.api import Budget, Progress, Samples, Stream, View
     from harness_plugins.attacks.unet import UNetConfig
 
 
@@ -37,9 +37,9 @@ def build(view: View, config: UNetConfig) -> Denoiser:
     return network
 
 
-def learn(view: View, config: UNetConfig, progress: Progress) -> dict[str, Tensor]:
-    """Prior, network and shares, from public images alone."""
-    school = _School(view, config)
+def learn(view: View, config: UNetConfig, budget: Budget, progress: Progress) -> dict[str, Tensor]:
+    """Law, network and shares, from public images alone."""
+    school = _School(view, config, budget)
     best = school.examine(0.0, -torch.inf)
     for epoch in range(config.epochs):
         school.teach(epoch)
@@ -48,30 +48,17 @@ def learn(view: View, config: UNetConfig, progress: Progress) -> dict[str, Tenso
     return school.kept
 
 
-def estimate(view: View, config: UNetConfig, prepared: Mapping[str, Tensor]) -> Tensor:
+def estimate(
+    view: View, config: UNetConfig, budget: Budget, prepared: Mapping[str, Tensor]
+) -> Tensor:
     """[n, *view.shape]: each image of all rounds, or of each row where none is named."""
-    prior, network = Prior.of(prepared, view.device), build(view, config)
+    known, network = Knowledge.of(view, budget, prepared), build(view, config)
     training.restore(network, dict(prepared))
     rounds = len(view.encodings) if names_targets(view) else 1
-    evidence = weigh(prior, (released_rows(view, turn) for turn in range(rounds)))
+    evidence = weigh(known, (released_rows(view, known.subspace, turn) for turn in range(rounds)))
     linear, net = prepared["shares"].tolist()
-    if rounds > 1:
-        linear, net = _shares_of_rounds(view, config, prior, network, rounds)
     start = evidence.mean + linear * evidence.linear
     return view.scale.clamp(start + net * _corrections(network, evidence))
-
-
-def _shares_of_rounds(
-    view: View, config: UNetConfig, prior: Prior, network: Denoiser, rounds: int
-) -> tuple[float, float]:
-    """Shares for many rounds: how many there are was not known in training."""
-    held_out, _ = _parted(view, config)
-    exam = weigh(prior, _exercise(view, held_out, "exam", range(rounds), named=True))
-    clamp, truth = view.scale.clamp, held_out.images
-    linear, _ = training.best_share(exam.mean, exam.linear, truth, clamp)
-    start = exam.mean + linear * exam.linear
-    net, _ = training.best_share(start, _corrections(network, exam), truth, clamp)
-    return linear, net
 
 
 def _parted(view: View, config: UNetConfig) -> tuple[Samples, Samples]:
@@ -79,14 +66,6 @@ def _parted(view: View, config: UNetConfig) -> tuple[Samples, Samples]:
     pool = view.public[: config.images]
     held = min(1000, max(2, len(pool) // 10))
     return pool[:held], pool[held:]
-
-
-def _exercise(
-    view: View, samples: Samples, use: str, turns: Iterable[int], *, named: bool
-) -> Iterable[Rows]:
-    for turn in turns:
-        encoded = encode(view, samples, view.rng.stream(use=use, turn=turn))
-        yield exercise_rows(view, encoded, named)
 
 
 def _corrections(network: Denoiser, evidence: Evidence) -> Tensor:
@@ -99,12 +78,12 @@ def _corrections(network: Denoiser, evidence: Evidence) -> Tensor:
 class _School:
     """A network in training, and the best that the held-out images have seen of it."""
 
-    def __init__(self, view: View, config: UNetConfig) -> None:
+    def __init__(self, view: View, config: UNetConfig, budget: Budget) -> None:
         self.view, self.config = view, config
         self.named = view.has(Channel.SOURCES) and view.has(Channel.N_PRIVATE)
+        self.rounds = int(view.protocol.get("rounds", 1)) if self.named else 1
         self.held_out, self.samples = _parted(view, config)
-        first = encode(view, self.held_out, view.rng.stream(use="prior"))
-        self.prior = learn_prior(view, self.samples, self.held_out, first, config.components)
+        self.known = Knowledge.learn(view, budget)
         self.exam = self._evidence(self.held_out, "exam", 0)
         self.linear = self._linear_share()
         self.network = build(view, config)
@@ -114,7 +93,13 @@ class _School:
         self.kept: dict[str, Tensor] = {}
 
     def _evidence(self, samples: Samples, use: str, turn: int) -> Evidence:
-        return weigh(self.prior, _exercise(self.view, samples, use, [turn], named=self.named))
+        """Of images encoded as often as the owner's are."""
+        stream = self.view.rng.stream(use=use, turn=turn)
+        return weigh(self.known, (self._round(samples, stream, t) for t in range(self.rounds)))
+
+    def _round(self, samples: Samples, stream: Stream, turn: int) -> Rows:
+        encoded = encode(self.view, samples, stream.stream(round=turn))
+        return exercise_rows(self.view, self.known.subspace, encoded, self.named)
 
     def _linear_share(self) -> float:
         clamp, truth = self.view.scale.clamp, self.held_out.images
@@ -146,5 +131,5 @@ class _School:
         if not now[1] > score:  # a network gone wild scores NaN
             return share, score
         shares = torch.tensor([self.linear, now[0]])
-        self.kept = {**training.snapshot(self.network), **self.prior.tensors(), "shares": shares}
+        self.kept = {**training.snapshot(self.network), **self.known.tensors(), "shares": shares}
         return now

@@ -9,23 +9,23 @@ import torch
 from torch.nn.functional import pad
 
 from harness.api import Channel
-from harness_plugins.resizing import fit_images
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.api import Encoded, Samples, Stream, View
+    from harness_plugins.mixtures.subspace import Subspace
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Encodings `images` [n, c, h, w] at the targets' resolution, with what was granted of them.
+    """Encodings `values` [n, d] in the coordinates of the targets, with what was granted of them.
 
     `weights` and `sources` [n, k], `labels` [n, classes]. Where sources are known, row i is the
     encoding of private image i.
     """
 
-    images: Tensor
+    values: Tensor
     weights: Tensor | None
     sources: Tensor | None
     labels: Tensor | None
@@ -40,13 +40,13 @@ def names_targets(view: View) -> bool:
     return own.shape[1] == view.n_private and bool((own == each).all())
 
 
-def released_rows(view: View, turn: int) -> Rows:
+def released_rows(view: View, subspace: Subspace, turn: int) -> Rows:
     """Round `turn` of the owner's release, in the order of the targets where that is known."""
     named = names_targets(view)
     count = view.encodings.shape[1]
     order = view.sources[turn, :, 0].argsort() if named else torch.arange(count)
     return Rows(
-        images=fit_images(view.encodings[turn][order], view.shape),
+        values=subspace.project(view.encodings[turn][order]),
         weights=view.weights[turn][order] if view.has(Channel.WEIGHTS) else None,
         sources=view.sources[turn][order] if named else None,
         labels=view.labels[turn][order] if view.has(Channel.LABELS) else None,
@@ -58,14 +58,14 @@ def encode(view: View, samples: Samples, rng: Stream) -> Encoded:
     return view.encoder.encode(samples, view.public, rng)
 
 
-def exercise_rows(view: View, encoded: Encoded, named: bool) -> Rows:
+def exercise_rows(view: View, subspace: Subspace, encoded: Encoded, named: bool) -> Rows:
     """An exercise that shows no more than the release will; `named` as the release is."""
     secrets, device = encoded.secrets, view.device
     order = secrets.sources[:, 0].argsort()
     missing = view.classes - encoded.labels.shape[1]
     labels = pad(encoded.labels, (0, missing))[order.to(encoded.labels.device)]
     return Rows(
-        images=fit_images(encoded.images.to(device), view.shape)[order.to(device)],
+        values=subspace.project(encoded.images.to(device)[order.to(device)]),
         weights=secrets.weights[order].to(device) if view.has(Channel.WEIGHTS) else None,
         sources=secrets.sources[order].to(device) if named else None,
         labels=labels.to(device) if view.has(Channel.LABELS) else None,
