@@ -1,6 +1,7 @@
 """Collecting declarations: what is taken, what is refused and why, and who comes first."""
 
 import sys
+from dataclasses import replace
 from importlib.metadata import Distribution, EntryPoint
 from types import ModuleType
 
@@ -12,6 +13,7 @@ from harness.api import (
     Config,
     DefenseSpec,
     PluginError,
+    Preparation,
     Stage,
     UsageError,
     VictimSpec,
@@ -173,3 +175,35 @@ def test_a_spec_of_another_kind_is_refused(publish):
     victim = VictimSpec(name="net", version="1", summary="s", reference="r", factory="a:B")
     (problem,) = build_registry([publish("fogs", [victim])]).problems
     assert problem.message.startswith("harness_defenses must return DefenseSpec objects")
+
+
+CANDIDATES = Preparation("list", "fog.work:make", frozenset({Channel.CANDIDATES}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"preparations": (CANDIDATES,)}, "preparation 'list' asks for candidates"),
+        (
+            {"preparations": (Preparation("p", "fog.work:make", frozenset(), ("depth",)),)},
+            "preparation 'p' takes unknown depth",
+        ),
+        (
+            {"preparations": (Preparation("p", "fog.work.make", frozenset()),)},
+            "preparation 'p' must read 'package.module:function'",
+        ),
+        ({"effort": "steps"}, "effort 'steps' is no whole number of its config"),
+        ({"needs": ()}, "needs names no alternative"),
+    ],
+)
+def test_a_fault_of_an_attack_is_named(publish, changes, fault):
+    faulty = replace(attack("lamp", {"encodings"}), **changes)
+    (problem,) = build_registry([publish("fogs", [], [faulty])]).problems
+    assert fault in str(problem)
+
+
+def test_an_attack_that_is_many_needs_nothing_of_its_own(publish):
+    many = replace(attack("lamps", {"encodings"}), needs=(), factory="", members=("*",))
+    known = build_registry([publish("fogs", [], [many])])
+    assert known.problems == []
+    assert known.attack("lamps").members == ("*",)

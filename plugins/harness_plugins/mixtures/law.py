@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from harness.api import Encoded, Samples, View
     from harness_plugins.mixtures.subspace import Subspace
 
-_EXERCISED = 2000
+_EXERCISED, _FEWEST = 2000, 64
+_VALUES = 1 << 26
+"""Numbers that the encodings of an exercise hold at the most, 256 MB."""
 _SURE = 5.0
 """Standard errors within which a measured gain is taken for one, or for none at all."""
 
@@ -51,10 +53,16 @@ class NoiseLaw:
         return self.gain == 0
 
 
-def exercise(view: View, count: int = _EXERCISED) -> tuple[Samples, Encoded]:
-    """Public images, and what the encoder makes of them."""
+def exercise(view: View) -> tuple[Samples, Encoded]:
+    """Public images, and what the encoder makes of them: fewer where encodings are large."""
+    few = _encoded(view, view.public[:_FEWEST], "probe")
+    count = max(_FEWEST, min(_EXERCISED, _VALUES // few.images[0].numel()))
     samples = view.public[:count]
-    return samples, view.encoder.encode(samples, view.public, view.rng.stream(use="exercise"))
+    return samples, _encoded(view, samples, "exercise")
+
+
+def _encoded(view: View, samples: Samples, use: str) -> Encoded:
+    return view.encoder.encode(samples, view.public, view.rng.stream(use=use))
 
 
 def learn_law(view: View, subspace: Subspace) -> NoiseLaw:
