@@ -1,0 +1,86 @@
+"""`unfold`: masked mixtures of known images and weights, solved for images with signs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from harness.api import AttackSpec, Channel, Control, hookimpl
+from harness_plugins.mixtures import PRIOR
+from harness_plugins.signs import DEMASKING, UNFOLDING, SignConfig
+
+
+class UnfoldConfig(SignConfig):
+    """Which way to go, and how far."""
+
+    way: Literal["auto", "absolute", "signed"] = Field(
+        default="auto",
+        description="absolute: solve for |x|, then guess its signs; signed: guess the mixtures' "
+        "signs, then solve for x; auto: what served public images better",
+    )
+    steps: int = Field(
+        default=1000, ge=0, le=100_000, description="steps of Adam of the absolute way"
+    )
+    spread: float = Field(
+        default=0.05, ge=0, le=100, description="absolute way: weight of mean(1 - |x|)"
+    )
+    sweeps: int = Field(
+        default=12, ge=1, le=100, description="rounds of signs and solution of the signed way"
+    )
+
+
+_ONE = {"private_size": 200}
+_SEVERAL = {"private_size": 200, "rounds": 10}
+
+
+@hookimpl
+def harness_attacks() -> list[AttackSpec]:
+    """Sign masks with the mixture known."""
+    return [
+        AttackSpec(
+            name="unfold",
+            version="1",
+            summary="known mixtures under sign masks: solved on absolute values or after demasking",
+            reference="Carlini et al., Is Private Learning Possible with Instance Encoding?, the "
+            "last stage, and a learned prior of signs; the signed way is this benchmark's own",
+            factory="harness_plugins.attacks.unfold.attack:Unfold",
+            config=UnfoldConfig,
+            needs=(
+                frozenset(
+                    {
+                        Channel.ENCODINGS,
+                        Channel.WEIGHTS,
+                        Channel.SOURCES,
+                        Channel.N_PRIVATE,
+                        Channel.PUBLIC,
+                        Channel.ENCODER,
+                    }
+                ),
+            ),
+            preparations=(PRIOR, DEMASKING, UNFOLDING),
+            effort="sweeps",
+            controls=(
+                Control("instahide[k=2]", "fashion-mini", "snr_db", 20.0, options=_SEVERAL),
+                Control("instahide[k=1]", "fashion-mini", "snr_db", 7.0, options=_ONE),
+            ),
+            presets={
+                "quick": {"epochs": 2, "images": 4_000, "steps": 150},
+                "standard": {"base": 24, "epochs": 6, "images": 50_000},
+            },
+            formula=(
+                "absolute: |X| = argmin mean((|X~| - |W X|)^2) + spread mean(1 - |X|);  "
+                "x^ = |x| tanh(net(|x|))\n"
+                "signed: in turns, S = E sign = tanh(net(|x~|, w) + |x~| (W X) / a^2) and\n"
+                "  X = argmin (W X - |X~| S)^2 / (|X~|^2 (1 - S^2) + a^2) + (X - mean)' C^-1 "
+                "(X - mean),\n"
+                "  a falling from .5 to .003; the way and the number of turns by public images"
+            ),
+            weaknesses=(
+                "one round has as many unknowns as values: then the signs that the network got "
+                "wrong stay wrong",
+                "public images in a mixture are noise to it, and moved images are not followed",
+            ),
+            example="harness evaluate --defense 'instahide[k=2]' --rounds 10 --attack unfold",
+        )
+    ]
