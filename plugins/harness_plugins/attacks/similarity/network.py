@@ -1,0 +1,60 @@
+"""Two networks that bring an encoding and the images in it to one place on a sphere."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+_WIDTHS = ((32, 2), (64, 2), (128, 2), (64, 1))
+_EMBEDDING = 256
+_BLOCK = 512
+
+
+class Tower(nn.Module):
+    """Samples of `shape` (c, h, w) to unit vectors of 256 values."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels, height, width = 2 * shape[0], shape[1], shape[2]
+        for outputs, stride in _WIDTHS:
+            layers += [
+                nn.Conv2d(channels, outputs, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(outputs),
+                nn.ReLU(inplace=True),
+            ]
+            channels, height, width = outputs, -(-height // stride), -(-width // stride)
+        self.layers = nn.Sequential(*layers, nn.Flatten())
+        self.last = nn.Linear(channels * height * width, _EMBEDDING)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """[n, 256] of samples [n, c, h, w] at any level; their absolute values are shown too."""
+        level = samples.flatten(1).square().mean(1).sqrt().clamp(min=1e-12)
+        levelled = samples / level.view(-1, 1, 1, 1)
+        return normalize(self.last(self.layers(torch.cat([levelled, levelled.abs()], 1))))
+
+
+class Towers(nn.Module):
+    """One tower for encodings, one for images, and how sharply they tell pairs apart."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.encodings = Tower(shape)
+        self.images = deepcopy(self.encodings)  # alike at first: what is alike is near already
+        self.sharpness = nn.Parameter(torch.tensor(2.5))
+
+    def logits(self, encodings: Tensor, images: Tensor) -> Tensor:
+        """[n, m]."""
+        sharp = self.sharpness.exp().clamp(max=100)
+        logits: Tensor = sharp * (self.encodings(encodings) @ self.images(images).T)
+        return logits
+
+    @torch.no_grad()
+    def scores(self, encodings: Tensor, images: Tensor) -> Tensor:
+        """[n, m] cosines, block by block; in evaluation mode."""
+        self.eval()
+        places = torch.cat([self.images(block) for block in images.split(_BLOCK)])
+        return torch.cat([self.encodings(block) @ places.T for block in encodings.split(_BLOCK)])

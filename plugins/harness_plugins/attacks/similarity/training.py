@@ -1,0 +1,109 @@
+"""Training the networks on public images that the attacker encodes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from harness_plugins.attacks.similarity.network import Towers
+from harness_plugins.candidates import at_shape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.api import Progress, Samples, Stream, View
+    from harness_plugins.attacks.similarity import SimilarityConfig
+
+# Images of one exercise: enough to meet as in a release, few enough to be encoded in a moment.
+_GROUP = 2000
+_HELD_OUT = 500
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Encodings [b, *shape], the first image of each, and the share [b, b] of each in each."""
+
+    encodings: Tensor
+    images: Tensor
+    shares: Tensor
+
+
+def learn(view: View, config: SimilarityConfig, progress: Progress) -> dict[str, Tensor]:
+    """Trained networks, and the AUC of held-out images as `exam`."""
+    held = min(_HELD_OUT, max(1, len(view.public) // 10))
+    network = Towers(view.shape).to(view.device)
+    samples = view.public[held:][: config.images]
+    _train(network, _lessons(view, samples, config.batch), config, progress)
+    exam = _exam(network, view, view.public[:held])
+    return {**network.state_dict(), "exam": exam}
+
+
+def _train(
+    network: Towers, lessons: Iterator[Lesson], config: SimilarityConfig, progress: Progress
+) -> None:
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
+    network.train()
+    for step in range(config.steps):
+        loss = contrast(network, next(lessons))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        if step % 10 == 9:
+            progress(step + 1, config.steps, f"contrast {float(loss.detach()):.3f}")
+
+
+def contrast(network: Towers, lesson: Lesson) -> Tensor:
+    """InfoNCE in both directions, [] nats; chance is the logarithm of the batch."""
+    logits = network.logits(lesson.encodings, lesson.images)
+    shares = lesson.shares
+    along = cross_entropy(logits, shares / shares.sum(1, keepdim=True))
+    across = cross_entropy(logits.T, (shares / shares.sum(0, keepdim=True)).T)
+    return (along + across) / 2
+
+
+def _lessons(view: View, samples: Samples, batch: int) -> Iterator[Lesson]:
+    """Without end: fresh groups of images, encoded together, and cut into batches."""
+    turn = 0
+    while True:
+        rng = view.rng.stream(use="lessons", turn=turn)
+        chosen = rng.permutation(len(samples))[: max(_GROUP, batch)].to(samples.images.device)
+        yield from _group(view, samples[chosen], batch, rng)
+        turn += 1
+
+
+def _group(view: View, samples: Samples, batch: int, rng: Stream) -> Iterator[Lesson]:
+    encoded = view.encoder.encode(samples, view.public, rng)
+    weights = encoded.secrets.weights.to(view.device)
+    sources = encoded.secrets.sources.to(view.device)
+    encodings = at_shape(encoded.images.to(view.device), view.shape)
+    batch = min(batch, len(samples))
+    for rows in torch.arange(len(samples), device=view.device).split(batch):
+        if len(rows) == batch:
+            own = sources[rows, 0]
+            shares = _shares(weights[rows], sources[rows], own)
+            yield Lesson(encodings[rows], samples.images[own], shares)
+
+
+def _shares(weights: Tensor, sources: Tensor, images: Tensor) -> Tensor:
+    """[b, m] weight of each of `images` [m] in each row."""
+    same = sources.unsqueeze(2) == images.view(1, 1, -1)
+    return (same * weights.unsqueeze(2)).sum(1)
+
+
+def _exam(network: Towers, view: View, samples: Samples) -> Tensor:
+    """[] how often the image in an encoding is put above one that is not; held-out images."""
+    encoded = view.encoder.encode(samples, view.public, view.rng.stream(use="exam"))
+    rows = at_shape(encoded.images.to(view.device), view.shape)
+    scores = network.scores(rows, samples.images)
+    sources = encoded.secrets.sources.to(view.device)
+    images = torch.arange(len(samples), device=view.device)
+    inside = (sources.unsqueeze(2) == images.view(1, 1, -1)).any(1)
+    own = scores.gather(1, sources[:, :1])
+    below = ((scores < own) & ~inside).sum(1) / (~inside).sum(1).clamp(min=1)
+    return below.mean()
