@@ -50,7 +50,7 @@ def harness_attacks() -> list[AttackSpec]:
             optional=frozenset({Channel.WEIGHTS, Channel.N_PRIVATE}),
             preparations=(DEMASKING,),
             controls=(
-                Control("mixup[k=4]", "fashion-mini", "snr_db", 9.0, options=_KNOWN),
+                Control("mixup[k=4]", "fashion-mini", "snr_db", 7.5, options=_KNOWN),
                 Control("instahide[k=2]", "fashion-mini", "snr_db", 7.0, options=_KNOWN),
                 Control("mixup[k=2]", "fashion-mini", "snr_db", 3.0, options=_SEARCHED),
             ),

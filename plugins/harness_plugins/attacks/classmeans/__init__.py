@@ -41,7 +41,7 @@ def harness_attacks() -> list[AttackSpec]:
             preparations=(replace(PRIOR, constants={"mean": "class"}),),
             linear="no",
             controls=(
-                Control("none", "fashion-mini", "class_mean_snr_db", 60.0, options=_FEW_PUBLIC),
+                Control("none", "fashion-mini", "class_mean_snr_db", 45.0, options=_FEW_PUBLIC),
                 Control(
                     "mixup[k=2]", "fashion-mini", "class_mean_snr_db", 23.0, options=_FEW_PUBLIC
                 ),
