@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
-from harness.api import AttackSpec, Channel, Config, Control, hookimpl
+from harness.api import AttackSpec, Channel, Control, hookimpl
+from harness_plugins.mixtures.options import OfSubspace
 
 
-class ExactConfig(Config):
+class ExactConfig(OfSubspace):
     """Where the system is solved."""
-
-    subspace: Literal["auto", "none"] = Field(
-        default="auto",
-        description="auto: where the encoder resized images before it added noise, encodings are "
-        "first projected on what resized images can be; none: they are merely resized back",
-    )
 
 
 @hookimpl

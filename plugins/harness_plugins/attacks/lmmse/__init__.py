@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
-from harness.api import AttackSpec, Channel, Config, Control, hookimpl
+from harness.api import AttackSpec, Channel, Control, hookimpl
 from harness_plugins.mixtures import PRIOR_BY_OPTION
+from harness_plugins.mixtures.options import OfPrior
 
 
-class LmmseConfig(Config):
-    """What images are taken to be before the release is looked at."""
-
-    mean: Literal["class", "public"] = Field(
-        default="class",
-        description="what each image is centred on: its class's public mean, where labels are "
-        "granted, or the mean of all public images",
-    )
-    subspace: Literal["auto", "none"] = Field(
-        default="auto",
-        description="auto: where the encoder resized images before it added noise, encodings are "
-        "first projected on what resized images can be; none: they are merely resized back",
-    )
+class LmmseConfig(OfPrior):
+    """How images are modelled, and where."""
 
 
 @hookimpl
