@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness_plugins.mixtures.mixture import Mixture
 
-_WORKING = 200 * 2**20
+_WORKING = 400 * 2**20
 _FACTORED = 3000
 """Rows up to which a sparse LU is cheap: the factors of a random mixture are dense."""
 _TOLERANCE, _STEPS = 1e-10, 3000
@@ -44,7 +44,7 @@ def invert(
     values = rows.new_empty(mixture.n, rows.shape[1]) if out is None else out
     precise = torch.float32 if rows.device.type == "mps" else torch.float64
     solver = _solver(mixture, precise)
-    width = max(1, _WORKING // (8 * 3 * max(len(rows), 1)))
+    width = max(1, _WORKING // (solver.bytes * max(len(rows), 1)))
     starts = range(0, rows.shape[1], width)
     for start in starts:
         block = slice(start, start + width)
@@ -65,6 +65,8 @@ def _solver(mixture: Mixture, dtype: torch.dtype) -> RingInverse | Factorised | 
 class RingInverse:
     """Pairs of one round: elimination along the rings, from the side where errors die out."""
 
+    bytes = 8
+
     def __init__(self, mixture: Mixture, following: Tensor, dtype: torch.dtype) -> None:
         self.diagnostics: dict[str, float] = {}
         self.dtype = dtype
@@ -75,12 +77,14 @@ class RingInverse:
         weights = mixture.weights[self.rows].to(dtype).clamp(min=torch.finfo(dtype).tiny)
         first, second = torch.where(turned.view(-1, 1), weights.flip(1), weights).unbind(1)
         self.scale = first.view(-1, 1)
-        self.recurrence = Recurrence(rings, second / first)
+        self.rings, self.recurrence = rings, Recurrence(rings, second / first)
 
     def solve(self, rows: Tensor) -> Tensor:
         """[n, B] in the images' own order."""
-        solved = self.recurrence.solve(rows[self.rows].to(self.dtype) / self.scale)
-        return torch.empty_like(solved).index_copy_(0, self.order, solved)
+        along = rows.index_select(0, self.rows)
+        for part in self.rings.slices(rows.shape[1]):
+            along[:, part] = self.recurrence.solve(along[:, part].to(self.dtype) / self.scale)
+        return torch.empty_like(along).index_copy_(0, self.order, along)
 
 
 def _turned(
@@ -107,6 +111,8 @@ def _turned(
 class Factorised:
     """A square mixture of any k, by sparse LU."""
 
+    bytes = 24
+
     def __init__(self, mixture: Mixture) -> None:
         from scipy.sparse import csc_matrix
         from scipy.sparse.linalg import splu
@@ -124,6 +130,8 @@ class Factorised:
 
 class LeastSquares:
     """Any rows of any mixture: WᵀW X = Wᵀ rows."""
+
+    bytes = 64
 
     def __init__(self, mixture: Mixture, dtype: torch.dtype) -> None:
         self.diagnostics: dict[str, float] = {"cg_steps": 0.0, "cg_residual": 0.0}

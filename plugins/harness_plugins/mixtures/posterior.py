@@ -114,7 +114,7 @@ class Mixed:
         blocks = list(self._blocks(self.prior.basis.shape[1]))
         for number, block in enumerate(blocks):
             basis = self.prior.basis[:, block]
-            told = torch.addmm(rows @ basis, mixed, means @ basis, alpha=-1)
+            told = (rows @ basis).addmm_(mixed, means @ basis, alpha=-1)
             found = self.system.solve(told, self.prior.variances[block])
             out.addmm_(found.to(out.dtype), basis.T)
             report(number + 1, len(blocks))
@@ -126,7 +126,7 @@ class Mixed:
         """What the basis does not span, as isotropic: rows (I − BBᵀ), column by column."""
         mixed, means = self._offsets
         basis = self.prior.basis
-        inside = torch.addmm(rows @ basis, mixed, means @ basis, alpha=-1)
+        inside = (rows @ basis).addmm_(mixed, means @ basis, alpha=-1)
         for block in self._blocks(rows.shape[1]):
             told = torch.addmm(rows[:, block], mixed, means[:, block], alpha=-1)
             told.addmm_(inside, basis[block].T, alpha=-1)
@@ -134,8 +134,7 @@ class Mixed:
             out[:, block] += self.system.solve(told, same).to(out.dtype)
 
     def _blocks(self, columns: int) -> Iterator[slice]:
-        size = torch.finfo(self.dtype).bits // 8
-        fits = _WORKING // (size * self.system.copies * max(1, self.mixture.n))
+        fits = _WORKING // (self.system.bytes * max(1, self.mixture.n))
         width = min(_WIDE, max(_NARROW, fits))
         return (slice(start, start + width) for start in range(0, columns, width))
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_FEW = 2**20
+"""Numbers of a block of columns: what solving takes then stays near the processor, and memory is
+used again instead of asked for again."""
+_LEAST = 16
 _LARGEST = 1e150
 """Products of ratios along a ring stop here: what they multiply is lost long before."""
 
@@ -66,6 +70,11 @@ class Rings:
             yield Level(left[at], left[at - 1], left[after])
             left, lengths = left[~goes], (lengths + 1) // 2
             starts = lengths.cumsum(0) - lengths
+
+    def slices(self, columns: int) -> Iterator[slice]:
+        """Columns 0..columns-1, a few at a time."""
+        width = max(_LEAST, _FEW // max(1, int(self.lengths.sum())))
+        return (slice(start, start + width) for start in range(0, columns, width))
 
     @property
     def roots(self) -> Tensor:

@@ -27,8 +27,8 @@ _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 class System(Protocol):
     """What is solved, block of columns by block."""
 
-    copies: int
-    """Numbers of working memory an image and column."""
+    bytes: int
+    """Of working memory an image and column."""
 
     def solve(self, rows: Tensor, variances: Tensor) -> Tensor:
         """Z [n, B] for y [rows, B], under prior variances [B]."""
@@ -49,7 +49,7 @@ def system_of(mixture: Mixture, noise: Tensor, patched: Tensor, dtype: torch.dty
 class RingSystem:
     """Pairs of one round: periodic tridiagonal, solved exactly in O(n) a column."""
 
-    copies = 8
+    bytes = 12
 
     def __init__(
         self, mixture: Mixture, following: Tensor, noise: Tensor, dtype: torch.dtype
@@ -72,11 +72,16 @@ class RingSystem:
 
     def solve(self, rows: Tensor, variances: Tensor) -> Tensor:
         """Z [n, B], in the images' own order."""
-        told = rows[self.rows].to(self.dtype)
+        along = rows.index_select(0, self.rows)
+        for part in self.rings.slices(rows.shape[1]):
+            along[:, part] = self._solve(along[:, part].to(self.dtype), variances[part])
+        return torch.empty_like(along).index_copy_(0, self.order, along)
+
+    def _solve(self, told: Tensor, variances: Tensor) -> Tensor:
+        """[n, few] along the rings."""
         right = told * self.first
-        right.index_add_(0, self.after, told.mul_(self.second))
-        solved = self._factorised(variances).solve(right)
-        return torch.empty_like(solved).index_copy_(0, self.order, solved)
+        right.index_add_(0, self.after, told * self.second)
+        return self._factorised(variances).solve(right)
 
     def uncertainty(self, variances: Tensor) -> Tensor:
         """[n, B], exactly."""
@@ -100,7 +105,7 @@ class SparseSystem:
     noise: Tensor
     patched: Tensor
     dtype: torch.dtype
-    copies: int = field(init=False)
+    bytes: int = field(init=False)
     steps: int = 0
     residual: float = 0.0
 
@@ -112,7 +117,8 @@ class SparseSystem:
         images, values = mixture.sources.flatten(), mixture.weights.to(self.dtype).flatten()
         self.down = Bags.of(at, images, values, rows)
         self.up = Bags.of(images, at, values, mixture.n)
-        self.copies = 6 + 3 * -(-rows // max(1, mixture.n))
+        copies = 6 + 3 * -(-rows // max(1, mixture.n))
+        self.bytes = copies * torch.finfo(self.dtype).bits // 8
 
     def _precision(self, variances: Tensor) -> Tensor:
         """[rows, B] or [rows, 1] of 1/N."""

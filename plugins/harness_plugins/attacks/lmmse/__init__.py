@@ -46,7 +46,7 @@ def harness_attacks() -> list[AttackSpec]:
             ),
             formula=(
                 "X~ = W X + E, rows of X normal with mean m and covariance U diag(l) U'\n"
-                "x^ = m + U z, column c of z from (W' N^-1 W + 1/l_c) z_c = W' N^-1 (X~ - W m) U_c\n"
+                "x^ = m + U z, column c of z from (W'W/N + 1/l_c) z_c = W'(X~ - W m)U_c/N\n"
                 "N: power of each row's noise, measured on public images that the attacker encodes "
                 "itself; pairs of one round: periodic tridiagonal along the cycles of the "
                 "permutation, O(n) a column; else conjugate gradients"
