@@ -15,6 +15,7 @@ from harness.api.errors import (
     AssetUnavailable,
     CellFailed,
     CellTimedOut,
+    NotApplicable,
     PluginError,
     UsageError,
 )
@@ -133,6 +134,8 @@ def _evaluate(
         return run(context, lambda values: _full(cell, keys, known, values))
     except CellTimedOut as error:
         return _keep(root, _bare(cell, keys, known, "timeout", str(error)))
+    except NotApplicable as error:
+        return _keep(root, _bare(cell, keys, known, "not_applicable", str(error)))
     except (CellFailed, PluginError) as error:
         return _keep(root, _bare(cell, keys, known, "failed", str(error)))
 

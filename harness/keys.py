@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -281,9 +281,13 @@ class Keys:
             seed=self.cell.request.seed,
         )
 
-    def worst_of(self, plans: Iterable[AttackPlan]) -> str:
-        """Key of the worst case over several attacks."""
-        return self._key("judge", worst=[self.judge_of(plan) for plan in plans])
+    def worst_of(self, plans: Mapping[str, AttackPlan]) -> str:
+        """Key of the worst case over several attacks, by name."""
+        return self._key(
+            "judge",
+            summed=source_sha256("harness.engines.ensemble"),
+            worst={name: self.judge_of(plan) for name, plan in plans.items()},
+        )
 
     def of(self, plan: AttackPlan) -> dict[str, str]:
         """The keys of all stages of one attack's evaluation, by stage."""

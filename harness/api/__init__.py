@@ -8,6 +8,7 @@ from harness.api.errors import (
     ChannelNotGranted,
     HarnessError,
     IntegrityError,
+    NotApplicable,
     PluginError,
     UsageError,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "Loader",
     "Metric",
     "MetricSpec",
+    "NotApplicable",
     "Optimizer",
     "PluginError",
     "Preparation",

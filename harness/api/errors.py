@@ -46,6 +46,10 @@ class CellFailed(HarnessError):
     exit_code = EXIT_FAILED
 
 
+class NotApplicable(CellFailed):
+    """An attack finds that this release is none it can work on; the record gives the reason."""
+
+
 class CellTimedOut(CellFailed):
     """An attack used up its budget of time."""
 

@@ -177,7 +177,7 @@ class Reconstruction:
     weights           [m]: of rows; the weight of the primary image
     signs             [m, *shape] of ±1: of rows; of the mixture under its mask
     class_means       [classes, *shape], standardised
-    p_values          [...]: of tests whose null hypothesis says that nothing leaks
+    p_values          [..., pairs]: of tests whose null hypothesis says that nothing leaks
     """
 
     images: Tensor | None = None

@@ -16,15 +16,18 @@ if TYPE_CHECKING:
 
 CERTAIN = 0.99
 """Top-1 from which an identification is as good as complete."""
-STILL_RISING_DB = 0.1
-"""A gain from more effort that is worth a flag."""
+LEAST_DB = 0.1
+"""A difference that is worth a flag."""
+LEAST_ERROR = 1e-6
+"""Squared error a value, of values of variance one, below which nobody sees a difference."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """What one attack reached: `scores` [n] of the main metric, signed so that more leaks more.
 
-    `errors` [n] squared error a value; None of both where it showed no images.
+    `errors` [n] squared error a value; None of both where it showed no images. `after_images`:
+    these are what the attack is after, and not a by-product of claims or a cheap companion.
     """
 
     attack: str
@@ -33,6 +36,7 @@ class Answer:
     scores: Tensor | None
     errors: Tensor | None
     identification: Identification | None = None
+    after_images: bool = True
 
 
 def check_consistency(
@@ -48,13 +52,14 @@ def check_consistency(
 
 def _knows_less(answers: Sequence[Answer], unit: str, stream: Stream) -> Iterator[Flag]:
     """An attack that knows less beats one that knows more, by more than the interval."""
-    for loser in answers:
+    least = LEAST_DB if unit == "dB" else 0.0
+    for loser in (answer for answer in answers if answer.after_images):
         better = [
             (mean, low, winner)
             for winner in answers
             if winner.channels < loser.channels
             for mean, low, _ in _difference(winner.scores, loser.scores, stream)
-            if low > 0
+            if low > least
         ]
         if better:
             mean, low, winner = max(better, key=lambda found: found[0])
@@ -74,7 +79,7 @@ def _beats_optimum(answers: Sequence[Answer], stream: Stream) -> Iterator[Flag]:
             if other.linear != "yes":
                 continue
             for mean, low, _ in _difference(optimum.errors, other.errors, stream):
-                if low > 0:
+                if low > LEAST_ERROR:
                     yield Flag(
                         name="linear_beats_optimum",
                         message=f"'{other.attack}' is linear and its squared error is {mean:.3g} "
@@ -97,7 +102,7 @@ def still_rising(
     attack: str, effort: str, once: Tensor, twice: Tensor, unit: str, stream: Stream
 ) -> list[Flag]:
     """A flag where the main metric [n] gains from twice the effort."""
-    least = STILL_RISING_DB if unit == "dB" else 0.0
+    least = LEAST_DB if unit == "dB" else 0.0
     return [
         Flag(
             name="still_rising",
@@ -107,6 +112,20 @@ def still_rising(
         for mean, low, _ in _difference(twice, once, stream)
         if low > 0 and mean >= least
     ]
+
+
+def sharper(attack: str, effort: str, once: Identification, twice: Identification) -> list[Flag]:
+    """A flag where twice the effort identifies more, beyond both intervals."""
+    flags = []
+    for name in ("top1", "auc"):
+        before, after = getattr(once, f"{name}_ci"), getattr(twice, f"{name}_ci")
+        if before and after and after[0] > before[1]:
+            message = (
+                f"'{attack}' identifies more with twice the {effort}: {name} "
+                f"{getattr(twice, name):.3f} after {getattr(once, name):.3f}"
+            )
+            flags.append(Flag(name="still_rising", message=message))
+    return flags
 
 
 def _difference(

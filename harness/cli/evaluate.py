@@ -37,7 +37,7 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
     "batch_size": (int, "Images per released gradient.  [default: 1]"),
     "victim_epochs": (int, "Age of the model whose gradients leave.  [default: 1]"),
     "bn_mode": (click.Choice(CHOICES["bn_mode"]), "BatchNorm for gradients.  [default: train]"),
-    "twice": (bool, "Run attacks at twice their effort too.  [default: a suite's, unless quick]"),
+    "twice": (bool, "Run attacks that can at twice their effort too.  [default: suites beyond quick]"),
     "metrics": (str, "'all', or names parted by commas.  [default: by preset]"),
     "seed": (int, "Seed of everything public.  [default: 0]"),
     "seconds": (float, "Time limit of each attack.  [default: by preset]"),
@@ -143,6 +143,11 @@ def _dry_run(given: dict[str, Any], secret: bytes | None, force: str | None, as_
         click.echo(json.dumps(foreseen))
         return 0
     for name, value in foreseen.items():
-        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        click.echo(f"{name:<14} {text}")
+        for number, line in enumerate(_lines(value)):
+            click.echo(f"{'' if number else name:<14} {line}")
     return 0
+
+
+def _lines(value: Any) -> list[str]:
+    """One line, or one for each entry."""
+    return [f"{k}: {v}" for k, v in value.items()] if isinstance(value, dict) else [str(value)]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from harness.api import Budget, Channel, Preparation, Progress
 from harness.api.knowledge import NETWORKS, PRIOR_CHANNELS
@@ -107,13 +108,10 @@ class Attacker:
     def _share(self, process: AttackProcess, plan: AttackPlan, place: Desk) -> Spent:
         """Bring what the attack shares with others to both of its desks; what that took here."""
         taken = Spent(0.0, 0.0)
-        encoder = self._encoder()
         for made in plan.preparations:
-            key = self.context.keys.preparation_of(
-                made, plan.attack, encoder.model_dump(mode="json") if encoder else None
-            )
+            key = self._key_of(made, plan)
             label = f"prepare {made.name}"
-            self.context.timing.pop(label, None)
+            before = self.context.timing.pop(label, None)
             found = self.context.obtain(
                 "prepare",
                 key,
@@ -124,8 +122,25 @@ class Attacker:
             for folder in (place.before, place.view):
                 self._copy(key, folder / SHARED / f"{made.name}.safetensors")
             seconds = taken.seconds + self.context.timing.get(label, 0.0)
+            if before is not None:  # another attack's making of it is this run's time all the same
+                self.context.timing.setdefault(label, before)
             taken = Spent(seconds, max(taken.megabytes, float(found.facts["peak_memory"])))
         return taken
+
+    def made(self, plan: AttackPlan) -> dict[str, dict[str, Any]]:
+        """What the attack's preparations were, by content, for the record."""
+        store = self.context.store
+        keys = {made.name: self._key_of(made, plan) for made in plan.preparations}
+        return {
+            f"prepare {name}": store.identity("prepare", key)
+            for name, key in keys.items()
+            if store.has("prepare", key)
+        }
+
+    def _key_of(self, made: Preparation, plan: AttackPlan) -> str:
+        encoder = self._encoder()
+        told = encoder.model_dump(mode="json") if encoder else None
+        return self.context.keys.preparation_of(made, plan.attack, told)
 
     def _make_shared(
         self,

@@ -17,7 +17,7 @@ from harness.engines.owner import Owner
 from harness.plan import AttackPlan
 from harness.registry import load_factory
 from harness.scoring.summary import MetricScore
-from harness.scoring.verdict import verdict
+from harness.scoring.verdict import Told, verdict
 from harness.stages.judge import NullScores, judge, score_nulls
 from harness.store import Artifact
 
@@ -109,11 +109,12 @@ class Court:
             )
             evidence = self.evidence
             identified = evidence.identified(found, plan.attack.name)
-            claimed = evidence.claimed(found) | evidence.shown(judgement)
+            claims = evidence.claimed(found)
+            claimed = claims | evidence.shown(judgement)
         facts = {
             "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
             "flags": [flag.model_dump() for flag in check_judgement(judgement)],
-            "verdict": verdict(judgement.privacy, identified),
+            "verdict": verdict(judgement.privacy, {plan.attack.name: Told(identified, claims)}),
             "identification": identified.model_dump(mode="json") if identified else None,
             "findings": {n: f.model_dump(mode="json") for n, f in claimed.items()},
             "notes": list(judgement.notes),

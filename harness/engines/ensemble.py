@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from harness.api import CellFailed
-from harness.api.errors import CellTimedOut
-from harness.checks import Answer, Flag, check_consistency, still_rising
+from harness.api.errors import CellTimedOut, NotApplicable
+from harness.checks import Answer, Flag, check_consistency, sharper, still_rising
 from harness.engines.attacker import Attacker
 from harness.engines.codec import SCORE
 from harness.engines.context import Context
@@ -20,10 +20,12 @@ from harness.engines.owner import Owner
 from harness.keys import plugin_source
 from harness.plan import AttackPlan, one_attack
 from harness.record import Member, Used
+from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.identification import Identification
-from harness.scoring.summary import MetricScore, summarise
-from harness.scoring.verdict import direction, main_metric, verdict
-from harness.scoring.worst import strongest, worst_case
+from harness.scoring.summary import MetricScore, Values, summarise
+from harness.scoring.verdict import Told, direction, main_metric, verdict
+from harness.scoring.worst import another_of_its_class, strongest, worst_case
+from harness.stages.judge import score_images
 from harness.store import Artifact
 
 
@@ -39,6 +41,11 @@ class Done:
     def privacy(self) -> dict[str, MetricScore]:
         """Its scores."""
         return privacy_of(self.judged)
+
+    @property
+    def shown(self) -> bool:
+        """Whether it showed any images."""
+        return bool(self.judged.tensors["found"].any())
 
     def scores(self, metric: str) -> Tensor | None:
         """[targets] of one metric, if it has any."""
@@ -60,20 +67,32 @@ class Ensemble:
         """What the record says of them; CellFailed where none came to an end."""
         done = self._run()
         if not done:
-            reasons = "; ".join(f"{name}: {error}" for name, error in self.failed.items())
+            reasons = "; ".join(f"{name}: {first_line(e)}" for name, e in self.failed.items())
             raise CellFailed(f"no attack of '{self.cell.attack.name}' came to an end: {reasons}")
         worst = self._worst(done)
         privacy = privacy_of(worst)
-        found = _surest(done)
-        key = self.context.keys.worst_of(each.plan for each in done.values())
         return {
             "privacy": privacy,
             "members": self._members(done, worst),
-            "identification": found,
             "flags": (*self._flags(done, privacy), *self._failures()),
-            "verdict": verdict(privacy, found),
-            "artifacts": {"judge": self.context.store.identity("judge", key)},
+            "verdict": verdict(privacy, told_by(done)),
+            "artifacts": self._artifacts(done),
         }
+
+    @property
+    def complete(self) -> bool:
+        """Whether every member that can be came to an end."""
+        return all(isinstance(error, NotApplicable) for error in self.failed.values())
+
+    def _artifacts(self, done: Mapping[str, Done]) -> dict[str, dict[str, Any]]:
+        """The worst case, and what every member made."""
+        keys, store = self.context.keys, self.context.store
+        found = {"judge": store.identity("judge", keys.worst_of(_plans(done)))}
+        for name, each in done.items():
+            found |= self.attacker.made(each.plan)
+            found[f"attack {name}"] = store.identity("attack", keys.attack_of(each.plan))
+            found[f"judge {name}"] = store.identity("judge", keys.judge_of(each.plan))
+        return found
 
     def _run(self) -> dict[str, Done]:
         done = {}
@@ -89,24 +108,15 @@ class Ensemble:
         return done
 
     def _worst(self, done: Mapping[str, Done]) -> Artifact:
-        key = self.context.keys.worst_of(each.plan for each in done.values())
+        key = self.context.keys.worst_of(_plans(done))
         label = f"judge {self.cell.attack.name}"
         return self.context.obtain("judge", key, label, lambda _: self._sum(done), lambda: None)
 
     def _sum(self, done: Mapping[str, Done]) -> Artifact:
         """The worst case of every metric, and of each image the best reconstruction."""
-        guesses = max(each.judged.facts["unnamed"] for each in done.values())
-        nulls = self.court.nulls(guesses).per_image
-        specs = {spec.name: (spec, metric) for spec, metric in self.court.metrics.values()}
-        values, privacy = {}, _unavailable(done)
-        for name in nulls:
-            scores = _scores(done, name)
-            spec, metric = specs[name.removesuffix("_abs")]
-            if scores and not isinstance(metric, str):
-                chance = metric.chance(self.owner.targets)
-                values[name] = worst_case(scores, nulls[name], spec.leaks_more, spec.unit, chance)
+        values = self._values(done)
         stream = self.court.stream.stream(use="worst")
-        privacy |= summarise(values, stream.stream(use="bootstrap"))
+        privacy = _unavailable(done) | summarise(values, stream.stream(use="bootstrap"))
         tensors = {f"{SCORE}{name}": torch.from_numpy(each.attack) for name, each in values.items()}
         who = self._strongest(done, main_metric(privacy))
         facts = {
@@ -115,22 +125,49 @@ class Ensemble:
         }
         return Artifact({**tensors, "images": _chosen(done, who)}, facts)
 
+    def _values(self, done: Mapping[str, Done]) -> dict[str, Values]:
+        """By metric, the worst case over attacks and that over nulls."""
+        guesses = max(each.judged.facts["unnamed"] for each in done.values())
+        nulls = self.court.nulls(guesses).per_image
+        misplaced = [self._misplaced(each) for each in done.values() if each.shown]
+        values = {}
+        for name, named in nulls.items():
+            spec, metric = self.court.metrics[name.removesuffix("_abs")]
+            scores = _scores(done, name)
+            if scores and not isinstance(metric, str):
+                chance = metric.chance(self.owner.targets)
+                guessed = [*named.values(), *(scores[name] for scores in misplaced)]
+                values[name] = worst_case(scores, guessed, spec.leaks_more, spec.unit, chance)
+        return values
+
+    def _misplaced(self, each: Done) -> dict[str, Tensor]:
+        """What an attack's answers score where they are given to others of their class."""
+        splits, targets = self.owner.splits, self.owner.targets
+        others = another_of_its_class(splits.private.labels[:targets])
+        scores = score_images(
+            each.judged.tensors["images"][others],
+            splits,
+            metrics=self.court.metrics,
+            device=self.context.device,
+            signs_hidden=self.cell.hides_signs,
+        )
+        alone = others == torch.arange(len(others))
+        return {name: values.masked_fill(alone, torch.nan) for name, values in scores.items()}
+
     def _strongest(self, done: Mapping[str, Done], metric: str | None) -> list[str]:
         """The member that came nearest to each image; "" where none showed any."""
         scores = _scores(done, metric) if metric else {}
         if metric is None or not scores:
             return [""] * self.owner.targets
-        spec, _ = self.court.metrics[metric]
+        spec, _ = self.court.metrics[metric.removesuffix("_abs")]
         return strongest(scores, spec.leaks_more)[1]
 
     def _members(self, done: Mapping[str, Done], worst: Artifact) -> dict[str, Member]:
         who = worst.facts["strongest"]
         found = {name: self._member(each, who.count(name)) for name, each in done.items()}
         for name, error in self.failed.items():
-            status = "timeout" if isinstance(error, CellTimedOut) else "failed"
-            plan = self.cell.members[name]
-            reason = str(error).partition("\n")[0]
-            found[name] = Member(status=status, error=reason, attack=self._used(plan))
+            used = self._used(self.cell.members[name])
+            found[name] = Member(status=_status(error), error=first_line(error), attack=used)
         for name, reason in self.cell.excluded.items():
             used = self._named(name)
             found[name] = Member(status="not_applicable", error=reason, attack=used)
@@ -182,8 +219,9 @@ class Ensemble:
 
     def _failures(self) -> list[Flag]:
         return [
-            Flag(name="member_failed", message=f"{name}: {str(error).partition(chr(10))[0]}")
+            Flag(name="member_failed", message=f"{name}: {first_line(error)}")
             for name, error in self.failed.items()
+            if not isinstance(error, NotApplicable)
         ]
 
 
@@ -195,9 +233,15 @@ def rising(court: Court, plan: AttackPlan, name: str) -> list[Flag]:
     try:
         after = court.judged(more)
     except CellFailed as error:
-        reason = str(error).partition("\n")[0]
-        return [Flag(name="twice_failed", message=f"'{name}' at twice its effort: {reason}")]
-    before = court.judged(plan)
+        message = f"'{name}' at twice its effort: {first_line(error)}"
+        return [Flag(name="twice_failed", message=message)]
+    before, effort = court.judged(plan), plan.attack.spec.effort
+    found = (_identification(before), _identification(after))
+    told = sharper(name, effort, found[0], found[1]) if found[0] and found[1] else []
+    return told + _nearer(court, name, effort, before, after)
+
+
+def _nearer(court: Court, name: str, effort: str, before: Artifact, after: Artifact) -> list[Flag]:
     privacy = privacy_of(before)
     metric = main_metric(privacy)
     if metric is None:
@@ -205,32 +249,54 @@ def rising(court: Court, plan: AttackPlan, name: str) -> list[Flag]:
     score = privacy[metric]
     sign = -1 if score.leaks_more == "lower" else 1
     once, twice = (sign * each.tensors[f"{SCORE}{metric}"] for each in (before, after))
-    effort = plan.attack.spec.effort
     return still_rising(name, effort, once, twice, score.unit, court.stream)
 
 
 def _answer(text: str, each: Done, metric: str | None, sign: int) -> Answer:
     scores = each.scores(metric) if metric else None
-    shown = bool(each.judged.tensors["found"].any())
+    claims = bool(each.judged.facts["findings"].keys() - BY_IMAGES)
+    spec = each.plan.attack.spec
     return Answer(
         attack=text,
         channels=each.plan.channels,
-        linear=each.plan.attack.spec.linear,
+        linear=spec.linear,
         scores=None if scores is None else sign * scores,
-        errors=each.judged.tensors["errors"] if shown else None,
-        identification=_identification(each),
+        errors=each.judged.tensors["errors"] if each.shown else None,
+        identification=_identification(each.judged),
+        after_images=not (claims or spec.companion),
     )
 
 
-def _identification(each: Done) -> Identification | None:
-    found = each.judged.facts["identification"]
+def _identification(judged: Artifact) -> Identification | None:
+    found = judged.facts["identification"]
     return Identification.model_validate(found) if found else None
 
 
-def _surest(done: Mapping[str, Done]) -> Identification | None:
-    """The identification that ranks most images first."""
-    found = [each for each in map(_identification, done.values()) if each]
-    return max(found, key=lambda each: each.top1, default=None)
+def told_by(done: Mapping[str, Done]) -> dict[str, Told]:
+    """What each attack found out besides images."""
+    return {name: told(each.judged) for name, each in done.items()}
+
+
+def told(judged: Artifact) -> Told:
+    """What one attack found out besides images."""
+    findings = judged.facts["findings"]
+    claimed = {n: Finding.model_validate(f) for n, f in findings.items() if n not in BY_IMAGES}
+    return Told(_identification(judged), claimed)
+
+
+def first_line(error: Exception) -> str:
+    """An error's message without its log."""
+    return str(error).partition("\n")[0]
+
+
+def _status(error: CellFailed) -> str:
+    if isinstance(error, NotApplicable):
+        return "not_applicable"
+    return "timeout" if isinstance(error, CellTimedOut) else "failed"
+
+
+def _plans(done: Mapping[str, Done]) -> dict[str, AttackPlan]:
+    return {name: each.plan for name, each in done.items()}
 
 
 def _scores(done: Mapping[str, Done], metric: str) -> dict[str, Tensor]:

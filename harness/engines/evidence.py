@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.api import Reconstruction, ReleaseKind, Samples
+from harness.api import CellFailed, Reconstruction, ReleaseKind, Samples
 from harness.engines.context import Context
 from harness.engines.owner import Owner
 from harness.rng import KeyedStream
@@ -72,7 +72,8 @@ class Evidence:
         rows = len(self.facts.weights)
         merged: dict[str, Finding] = {}
         for name, claim in found.claims.items():
-            merged |= findings({name: claim}, _named(found, len(claim), rows), self.facts)
+            count = len(claim) if claim.ndim else 1
+            merged |= findings({name: claim}, _named(found, count, rows), self.facts)
         return merged
 
     def identified(self, found: Reconstruction, attack: str) -> Identification | None:
@@ -85,9 +86,10 @@ class Evidence:
             targets = self.owner.targets
             truth = self.facts.candidates[:targets]
             return identification(scores[:targets], truth, stream, attack)
-        sources = self.facts.sources[found.rows]
+        sources = self.facts.sources[_checked_rows(found.rows, len(self.facts.sources))]
         private = (sources < len(self.facts.candidates)).all(0)
-        return identification(scores, self.facts.candidates[sources[:, private]], stream, attack)
+        truth = self.facts.candidates[sources[:, private]]
+        return identification(scores, truth, stream, attack, of=sources[:, 0])
 
     def errors(self, judgement: Judgement) -> Tensor:
         """[targets] squared error a standardised value of what was judged."""
@@ -130,10 +132,18 @@ class Evidence:
         )
 
 
+def _checked_rows(rows: Tensor, count: int) -> Tensor:
+    """`rows`, if they count encodings of this release."""
+    rows = rows.cpu().long()
+    if rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < count):
+        raise CellFailed(f"the attack names rows that are not between 0 and {count - 1}")
+    return rows
+
+
 def _named(found: Reconstruction, count: int, rows: int) -> Tensor:
     """The rows that a claim is about: those named, if as many; else the first."""
     if found.rows is not None and len(found.rows) == count:
-        return found.rows.cpu().long()
+        return _checked_rows(found.rows, rows)
     return torch.arange(min(count, rows))
 
 

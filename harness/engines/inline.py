@@ -16,7 +16,7 @@ from harness.checks import Flag
 from harness.engines.attacker import Attacker, desks
 from harness.engines.context import Context, peak_megabytes
 from harness.engines.court import Court, privacy_of
-from harness.engines.ensemble import Ensemble, rising
+from harness.engines.ensemble import Ensemble, first_line, rising
 from harness.engines.owner import SPLITS, Owner
 from harness.engines.pictures import draw_gallery
 from harness.plan import AttackPlan
@@ -59,6 +59,8 @@ class Run:
         self.owner = Owner(context)
         self.attacker = Attacker(context, self.owner, workers)
         self.court = Court(context, self.owner, self.attacker)
+        self.complete = True
+        """Whether all of it came to an end: what did not is tried again when asked again."""
         if self._wants("privacy"):
             workers.expected = sum(not self.attacker.stored(plan) for plan in self.cell.attacks)
         if workers.expected:
@@ -83,7 +85,7 @@ class Run:
         with self.context.watched("picture"):
             draw_gallery(records.root, record)
         record = record.model_copy(update={"timing": dict(self.context.timing)})
-        records.save(record, self.context.keys.record)
+        records.save(record, self.context.keys.record if self.complete else None)
         return record
 
     def _frame(self, artifacts: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +113,9 @@ class Run:
     def _suite(self) -> dict[str, Any]:
         """Every member, and the worst case over those that came to an end."""
         ensemble = Ensemble(self.context, self.owner, self.attacker, self.court)
-        return ensemble.summed_up()
+        summed_up = ensemble.summed_up()
+        self.complete = ensemble.complete
+        return summed_up
 
     def _privacy(self, main: AttackPlan) -> dict[str, Any]:
         judged = self.court.judged(main)
@@ -132,6 +136,7 @@ class Run:
             ),
             "verdict": judged.facts["verdict"],
             "artifacts": {
+                **self.attacker.made(main),
                 "attack": store.identity("attack", keys.attack_of(main)),
                 "judge": store.identity("judge", keys.judge_of(main)),
             },
@@ -145,6 +150,6 @@ class Run:
             try:
                 scores[name] = privacy_of(self.court.judged(plan))
             except CellFailed as error:
-                reason = str(error).partition("\n")[0]
-                flags.append(Flag(name="companion_failed", message=f"{name}: {reason}"))
+                message = f"{name}: {first_line(error)}"
+                flags.append(Flag(name="companion_failed", message=message))
         return scores, flags

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 """Tests are held to this level."""
+BY_IMAGES = frozenset({"squared_error", "image_sign_accuracy"})
+"""Findings that say of images what metrics say too."""
 
 
 class Finding(BaseModel):
@@ -33,6 +35,13 @@ class Finding(BaseModel):
     leaks_more: Literal["higher", "lower"] = "higher"
     unit: str = ""
     n: int = 0
+
+    @property
+    def leaks(self) -> bool:
+        """Whether the interval lies beyond what a guess reaches."""
+        if self.ci is None or self.chance is None:
+            return False
+        return self.ci[0] > self.chance if self.leaks_more == "higher" else self.ci[1] < self.chance
 
 
 @dataclass(frozen=True)
@@ -142,14 +151,17 @@ def _snr(found: Tensor, true: Tensor) -> Tensor:
     return decibels.clamp(-120, 120)
 
 
-def _p_values(claim: Tensor, _: Tensor, __: Facts) -> dict[str, Finding]:
-    """How often tests of "nothing leaks" reject it; more often than their level is a leak."""
+def _p_values(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
+    """How often tests of "nothing leaks" reject it; more often than their level is a leak.
+
+    Tests of one pair of images depend on each other: the interval is that of a mean over the last
+    axis, of pairs.
+    """
     if claim.numel() == 0 or bool(((claim < 0) | (claim > 1)).any()):
         raise CellFailed("the attack claims p_values that are not between 0 and 1")
-    rejected = int((claim < LEVEL).sum())
-    ci = proportion_interval(rejected, claim.numel())
-    share = rejected / claim.numel()
-    return {"rejection_rate": Finding(value=share, ci=ci, chance=LEVEL, n=claim.numel())}
+    pairs = (claim < LEVEL).double().reshape(-1, claim.shape[-1] if claim.ndim else 1).mean(0)
+    share, ci = _mean(pairs, facts, "p_values")
+    return {"rejection_rate": Finding(value=share, ci=ci, chance=LEVEL, n=len(pairs))}
 
 
 def _pairs(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:

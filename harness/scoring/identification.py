@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,11 +21,12 @@ BLOCK = 512
 class Identification(BaseModel):
     """How often a true candidate is ranked first, among the first five, above a false one.
 
-    Each of `n` questions has `true` right answers among `candidates`: the one target, or the
-    private images mixed in an encoding. `top1`: the first is a true one; `top5`: one of the first
-    five is; `recall`: the share of the true ones that are among as many first ones. Proportions
-    in [0,1] with 95% intervals (Wilson; bootstrap over questions for AUC and recall) and what
-    guessing would reach.
+    Each of `n` questions has `true` right answers among `candidates`: `asked` of an image, it is
+    the one; asked of an encoding, the private images that are mixed in it. `top1`: the first is
+    a true one; `top5`: one of the first five is; `recall`: the share of the true ones that are
+    among as many first ones. Proportions
+    in [0,1] with 95% intervals (Wilson; bootstrap for AUC and recall, and for all where several
+    encodings are of one image, over the images) and what guessing would reach.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,40 +46,67 @@ class Identification(BaseModel):
     n: int
     candidates: int
     true: int = 1
+    asked: Literal["images", "encodings"] = "images"
 
 
 def identification(
-    scores: Tensor, true: Tensor, stream: Stream, attack: str = ""
+    scores: Tensor,
+    true: Tensor,
+    stream: Stream,
+    attack: str = "",
+    of: Tensor | None = None,
 ) -> Identification:
     """Judge `candidate_scores` [n, m], higher = more likely, against `true` [n] or [n, k] indices.
 
-    Ties count against the attack in top-1, top-5 and recall, and half in the AUC.
+    Ties count against the attack in top-1, top-5 and recall, and half in the AUC. Of encodings,
+    `of` [n] says which image each is of.
     """
     true = true.view(len(true), -1)
     n, m = _checked(scores, true, f"attack '{attack}'" if attack else "the attack")
     k = true.shape[1]
-    above, level = _ranks(scores, true.to(scores.device))
-    worst = above + level  # candidates that are no worse, the true ones left out
-    first, five = ((worst.min(1).values < top) for top in (1, TOP))
-    found = (worst.sort(1).values + _places(k, worst) < k).double().mean(1)
-    auc = (1 - (above.double() + level.double() / 2) / max(1, m - k)).mean(1)
-    recall_ci, auc_ci = (_interval(column, stream) for column in (found, auc))
-    return Identification(
-        top1=float(first.double().mean()),
-        top1_ci=proportion_interval(int(first.sum()), n),
-        top1_chance=k / m,
-        top5=float(five.double().mean()),
-        top5_ci=proportion_interval(int(five.sum()), n),
-        top5_chance=_one_of(m, k),
-        auc=float(auc.mean()),
-        auc_ci=auc_ci,
-        recall=float(found.mean()),
-        recall_ci=recall_ci,
-        recall_chance=k / m,
-        n=n,
-        candidates=m,
-        true=k,
+    columns = _columns(scores, true.to(scores.device), m)
+    intervals = _intervals(columns, of, stream)
+    chances = {"top1": k / m, "top5": _one_of(m, k), "recall": k / m}
+    return Identification.model_validate(
+        {name: float(column.mean()) for name, column in columns.items()}
+        | {f"{name}_ci": interval for name, interval in intervals.items()}
+        | {f"{name}_chance": chance for name, chance in chances.items()}
+        | {"n": n, "candidates": m, "true": k, "asked": "images" if of is None else "encodings"}
     )
+
+
+def _columns(scores: Tensor, true: Tensor, m: int) -> dict[str, Tensor]:
+    """[n] float64 of each measure, question by question."""
+    k = true.shape[1]
+    above, level = _ranks(scores, true)
+    worst = above + level  # candidates that are no worse, the true ones left out
+    return {
+        "top1": (worst.min(1).values < 1).double().cpu(),
+        "top5": (worst.min(1).values < TOP).double().cpu(),
+        "recall": (worst.sort(1).values + _places(k, worst) < k).double().mean(1).cpu(),
+        "auc": (1 - (above.double() + level.double() / 2) / max(1, m - k)).mean(1).cpu(),
+    }
+
+
+def _intervals(
+    columns: dict[str, Tensor], of: Tensor | None, stream: Stream
+) -> dict[str, Interval | None]:
+    """95% intervals; encodings of one image are no independent questions, their mean is one."""
+    together = of is not None and int(of.bincount().max()) > 1
+    if of is not None and together:
+        columns = {name: _by_image(column, of) for name, column in columns.items()}
+    found = {name: _interval(column, stream) for name, column in columns.items()}
+    if not together:
+        for name in ("top1", "top5"):
+            found[name] = proportion_interval(int(columns[name].sum()), len(columns[name]))
+    return found
+
+
+def _by_image(column: Tensor, of: Tensor) -> Tensor:
+    """The mean over the questions of each image."""
+    counts = of.bincount()
+    sums = column.new_zeros(len(counts)).index_add_(0, of, column)
+    return sums[counts > 0] / counts[counts > 0]
 
 
 def _places(k: int, like: Tensor) -> Tensor:
@@ -95,7 +123,7 @@ def _one_of(m: int, k: int) -> float:
 
 
 def _interval(column: Tensor, stream: Stream) -> Interval | None:
-    return mean_intervals(column.cpu().view(-1, 1).numpy(), stream)[0]
+    return mean_intervals(column.view(-1, 1).numpy(), stream)[0]
 
 
 def _ranks(scores: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,11 @@
-"""What the numbers mean, in one sentence. No wording here calls a defense safe."""
+"""What the numbers mean, in a few sentences. No wording here calls a defense safe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 
@@ -18,24 +20,74 @@ def main_metric(privacy: Mapping[str, MetricScore]) -> str | None:
     return MAIN_METRIC if MAIN_METRIC in scored else next(iter(scored), None)
 
 
-def verdict(privacy: Mapping[str, MetricScore], found: Identification | None = None) -> str:
-    """One sentence for people on what an attack gained over what was known before."""
-    name = main_metric(privacy)
-    if name is None and found is not None:
-        return _identified(found)
-    if name is None:
-        reasons = sorted({score.unavailable or "" for score in privacy.values()})
-        return f"Nothing was scored ({'; '.join(reasons) or 'no metrics'}), so nothing is known."
-    return _sentence(name, privacy[name])
+@dataclass(frozen=True)
+class Told:
+    """What one attack found out besides images."""
+
+    identification: Identification | None
+    findings: Mapping[str, Finding]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What of it is beyond chance, the strongest word first."""
+        found = self.identification
+        named = [_identified(found)] if found and _beyond(found) else []
+        return named + [_finding(name, each) for name, each in self.findings.items() if each.leaks]
+
+
+def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, Told] | None = None) -> str:
+    """A few sentences for people on what attacks gained over what was known before.
+
+    `told` is what each attack, by name, found out besides images.
+    """
+    name, attacks = main_metric(privacy), told or {}
+    claims = [
+        f"The attack '{attack}' {sentence}."
+        for attack, each in attacks.items()
+        for sentence in each.sentences
+    ]
+    if name is not None:
+        shown = _sentence(name, privacy[name])
+        return " ".join([*claims, shown] if direction(privacy[name]) <= 0 else [shown, *claims])
+    return " ".join(claims) or _nothing(privacy, attacks)
+
+
+def _nothing(privacy: Mapping[str, MetricScore], attacks: Mapping[str, Told]) -> str:
+    """Where nothing leaks that was looked for, or nothing was looked for."""
+    for each in attacks.values():
+        if each.identification:
+            return (
+                f"No identification shown: the attack {_identified(each.identification)}, which is "
+                "no more than chance; a stronger attack may do better."
+            )
+        if each.findings:
+            return (
+                "Nothing is shown to leak: what the attack claims is no nearer to the truth than "
+                "a guess; a stronger attack may do better."
+            )
+    reasons = sorted({score.unavailable or "" for score in privacy.values()})
+    return f"Nothing was scored ({'; '.join(reasons) or 'no metrics'}), so nothing is known."
+
+
+def _beyond(found: Identification) -> bool:
+    """Whether true candidates come first, or before false ones, more often than by chance."""
+    first = found.top1_ci is not None and found.top1_ci[0] > found.top1_chance
+    before = found.auc_ci is not None and found.auc_ci[0] > found.auc_chance
+    return first or before
 
 
 def _identified(found: Identification) -> str:
-    share = f"ranks {found.top1:.1%} of {found.n} private images first of {found.candidates}"
-    if found.top1_ci and found.top1_ci[0] > found.top1_chance:
-        return f"The release identifies: the attack {share}; chance is {found.top1_chance:.1%}."
+    right = "its image" if found.asked == "images" else f"one of its {found.true} images"
     return (
-        f"No identification shown: the attack {share}, which is no more than chance "
-        f"({found.top1_chance:.1%}); a stronger attack may do better."
+        f"identifies: of {found.n} {found.asked} it ranks {right} first in {found.top1:.1%} among "
+        f"{found.candidates} candidates (chance {found.top1_chance:.1%}; AUC {found.auc:.3f})"
+    )
+
+
+def _finding(name: str, found: Finding) -> str:
+    return (
+        f"finds {_plain(name)} {found.value:.3g}, where a guess without the release reaches "
+        f"{found.chance:.3g}"
     )
 
 

@@ -143,6 +143,20 @@ def score_nulls(
     return _score_nulls(panel, truth, targets, stream, device, guesses=guesses)
 
 
+def score_images(
+    images: Tensor,
+    truth: Splits,
+    *,
+    metrics: Metrics,
+    device: torch.device,
+    signs_hidden: bool = False,
+) -> dict[str, Tensor]:
+    """By metric, [targets] of images [targets, c, h, w] in [0,1] against the first targets."""
+    wanted = _on(truth.private[: len(images)], device).images
+    scorers = _panel(metrics, truth, signs_hidden).fit
+    return {name: each.score(images.to(device), wanted) for name, each in scorers.items()}
+
+
 def fold(images: Tensor, scale: Scale) -> Tensor:
     """Images in [0,1] whose standardised values are absolute values, still in [0,1].
 

@@ -25,14 +25,17 @@ PREFIXED = {
 
 @dataclass(frozen=True)
 class Candidates:
-    """Private images among as many decoys, in a secret order; `truth[i]` is where image i is."""
+    """Private images among decoys, in a secret order; `truth[i]` is where image i is."""
 
     images: Tensor
     truth: Tensor
 
 
 def candidates(splits: Splits, stream: KeyedStream) -> Candidates:
-    """Mix the private images with test images, which no attacker holds otherwise."""
+    """Mix the private images with as many test images, or all there are if those are fewer.
+
+    No attacker holds test images otherwise.
+    """
     private, test = splits.private.images, splits.test.images
     decoys = test[: len(private)].to(private.dtype)
     order = stream.stream(what="candidates").permutation(len(private) + len(decoys))

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from harness.api.errors import HarnessError
+
 REPORT_EVERY = 0.1
 
 
@@ -64,6 +66,9 @@ def _serve(job: dict[str, Any], replies: TextIO) -> None:
     started = time.perf_counter()
     try:
         _run(job, _reporter(replies))
+    except HarnessError as error:  # a sentence, not a fault: nobody needs to see where it came from
+        _send(replies, error=str(error), kind=type(error).__name__)
+        return
     except Exception as error:  # noqa: BLE001  the one place where a plugin may raise anything
         traceback.print_exc()
         sys.stderr.flush()

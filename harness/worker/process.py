@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from harness.api.errors import CellFailed, CellTimedOut
+from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
 
@@ -98,10 +98,18 @@ class AttackProcess:
                 elif "progress" in message:
                     progress(*message["progress"])
                 elif "error" in message:
-                    raise CellFailed(self._with_log(message["error"]))
+                    raise self._failure(message)
                 elif "done" in message:
                     return Spent(message["seconds"], max(message["peak_mb"], self._peak))
             self._watch(deadline, budget)
+
+    def _failure(self, message: Mapping[str, Any]) -> CellFailed:
+        """What the attack raised: its own sentence as it is, anything else with the log's tail."""
+        if message.get("kind") == NotApplicable.__name__:
+            return NotApplicable(message["error"])
+        if "kind" in message:
+            return CellFailed(f"{message['kind']}: {message['error']}")
+        return CellFailed(self._with_log(message["error"]))
 
     def _write(self, job: Mapping[str, Any]) -> None:
         assert self._process.stdin

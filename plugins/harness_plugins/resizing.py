@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch.nn.functional import interpolate
 
-from harness.api import CellFailed
+from harness.api import NotApplicable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,10 +24,10 @@ def resize(images: Tensor, height: int, width: int) -> Tensor:
 def fit_images(encodings: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Encodings [n, c, h', w'] at the resolution of `shape` (c, h, w).
 
-    Raises CellFailed for encodings that are no images of as many channels.
+    Raises NotApplicable for encodings that are no images of as many channels.
     """
     if encodings.dim() != 4 or len(shape) != 3 or encodings.shape[1] != shape[0]:
-        raise CellFailed(
+        raise NotApplicable(
             f"encodings of shape {tuple(encodings.shape[1:])} are not images like the targets "
             f"({tuple(shape)}); this attack works in the space 'pixels'."
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _EXERCISED, _FEWEST = 2000, 64
 _VALUES = 1 << 26
 """Numbers that the encodings of an exercise hold at the most, 256 MB."""
+_FITS = 4
 _SURE = 5.0
 """Standard errors within which a measured gain is taken for one, or for none at all."""
 
@@ -110,12 +111,20 @@ def _rounding(rows: Tensor) -> float:
 def _fit(
     left: Tensor, weights: Tensor, mixture: Mixture, spread: float
 ) -> tuple[float, float, float]:
-    """Non-negative `constant`, `cover`, `patches` of the powers `left` [n], by relative error."""
+    """Non-negative `constant`, `cover`, `patches` of the powers `left` [n], by relative error.
+
+    Relative to what is fitted, in a few rounds: relative to `left` itself, rows that happen to
+    have little would weigh most, and powers that vary be taken for too small.
+    """
     from scipy.optimize import nnls
 
     own = weights[:, 0].double()
     public = mixture.public.double().square().sum(1) * spread
     columns = torch.stack([torch.ones_like(own), (1 - own).square(), public], 1)
-    found, _ = nnls((columns / left.view(-1, 1)).numpy(), torch.ones(len(left)).double().numpy())
-    constant, cover, patches = map(float, found)
+    fitted, least = left, left.min()
+    for _ in range(_FITS):
+        ratios = (columns / fitted.view(-1, 1)).numpy(), (left / fitted).numpy()
+        found = torch.from_numpy(nnls(*ratios)[0])
+        fitted = (columns @ found).clamp(min=float(least))
+    constant, cover, patches = found.tolist()
     return constant, cover, patches

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-_FEW = 5000  # images that are enough for a mean
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -24,12 +22,15 @@ class Reading:
     share: float
 
     @classmethod
-    def learn(cls, read: Tensor, truth: Tensor, public: Tensor) -> Reading:
-        """From what was read [n, *shape] of known images [n, *shape]."""
-        centre = read.mean(0)
-        about, images = read - centre, truth - truth.mean(0)
+    def learn(cls, read: Tensor, truth: Tensor) -> Reading:
+        """From what was read [n, *shape] of known images [n, *shape].
+
+        Mean and centre are of the same images: where all is read, all comes back.
+        """
+        mean, centre = truth.mean(0), read.mean(0)
+        about, images = read - centre, truth - mean
         share = float((about * images).sum() / about.square().sum().clamp(min=1e-12))
-        return cls(public[:_FEW].mean(0), centre, max(0.0, share))
+        return cls(mean, centre, max(0.0, share))
 
     def of(self, read: Tensor) -> Tensor:
         """Images [n, *shape]."""

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import softplus
 
 from harness_plugins.attacks.unet import training
+from harness_plugins.holdout import held_out
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     Objective = Callable[[Tensor, "Lesson"], Tensor]
 
 _BATCH = 64
-_HELD_OUT = 1000
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Lesson:
 def parted(pool: Samples, most: int) -> tuple[Samples, Samples]:
     """At most so many images, parted into held-out ones and those that are trained on."""
     chosen = pool[:most]
-    held = min(_HELD_OUT, max(2, len(chosen) // 10))
+    held = held_out(len(chosen))
     return chosen[:held], chosen[held:]
 
 

@@ -78,12 +78,12 @@ class Average(Attack[AverageConfig]):
         rounds, samples = _encoded(view)
         if self._known(view):
             read, truth = self._known_sets(view, rounds, len(samples)), samples.images
-            return Reading.learn(read, truth, view.public.images), {}
+            return Reading.learn(read, truth), {}
         read, found = self._found(view, rounds, prepared)
         assert rounds.sources is not None  # of its own images the attacker knows all
         own = rounds.sources[0, :, 0]
         holds = (rounds.sources.flatten(0, 1)[found] == own.view(-1, 1, 1)).any(2)
-        reading = Reading.learn(read, samples.images[own], view.public.images)
+        reading = Reading.learn(read, samples.images[own])
         return reading, {"public_search_precision": float(holds.float().mean())}
 
     def _known_sets(self, view: View, rounds: _Rounds, n: int | None = None) -> Tensor:

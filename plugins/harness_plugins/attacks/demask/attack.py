@@ -46,7 +46,7 @@ class Demask(Attack[DemaskConfig]):
         weights = work.weights if view.has(Channel.WEIGHTS) else None
         mixtures, _ = demasker.apply(work.encodings, weights)
         right = (_sure(demasker.odds(work.encodings, weights)) * work.mixtures > 0).float().mean()
-        return Reading.learn(mixtures, work.primary, view.public.images), float(right)
+        return Reading.learn(mixtures, work.primary), float(right)
 
 
 def _first_round(view: View) -> tuple[Tensor, Tensor | None]:

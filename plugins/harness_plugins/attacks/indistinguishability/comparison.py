@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.api import Attack, Budget, CellFailed, Progress, Reconstruction, View
+from harness.api import Attack, Budget, NotApplicable, Progress, Reconstruction, View
 from harness_plugins.attacks.indistinguishability import IndistinguishabilityConfig
 from harness_plugins.attacks.indistinguishability.kolmogorov import (
     equal_sizes,
@@ -37,7 +37,7 @@ class Indistinguishability(Attack[IndistinguishabilityConfig]):
     def reconstruct(
         self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
     ) -> Reconstruction:
-        """p-values [7, pairs]; CellFailed where there are too few rounds or images."""
+        """p-values [7, pairs]; NotApplicable where there are too few rounds or images."""
         rows = rows_of_images(view.sources[:, :, 0].flatten(), self.config.images, view.rng)
         values = _statistics(view.encodings.flatten(0, 1), rows, view.rng, progress)
         p_values = by_pair(values)
@@ -56,7 +56,7 @@ def rows_of_images(own: Tensor, images: int, rng: Stream) -> Tensor:
     counts = own.bincount()
     often = (counts >= FEWEST).nonzero().flatten()
     if len(often) < 2:
-        raise CellFailed(
+        raise NotApplicable(
             f"fewer than two images have {FEWEST} encodings (the most of one is "
             f"{int(counts.max())}), too few to compare their laws: release more rounds, "
             "--rounds 20 or, as in the paper, --rounds 400."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.api import Attack, Budget, CellFailed, Progress, Reconstruction, View
+from harness.api import Attack, Budget, NotApplicable, Progress, Reconstruction, View
 from harness_plugins.attacks.similarity import SimilarityConfig, training
 from harness_plugins.attacks.similarity.network import Towers
 from harness_plugins.attacks.similarity.structural import ssim_matrix
@@ -39,9 +39,9 @@ class Similarity(Attack[SimilarityConfig]):
         return claim_rows(view, scores, exam_auc=float(prepared["exam"]))
 
     def _structural(self, view: View, rows: Tensor, progress: Progress) -> Tensor:
-        """CellFailed where samples are no images."""
+        """NotApplicable where samples are no images."""
         if not view.scale.of_images:
-            raise CellFailed("SSIM compares images, and these are none; use by=learned.")
+            raise NotApplicable("SSIM compares images, and these are none; use by=learned.")
         rows = rows / rows.square().mean().sqrt().clamp(min=torch.finfo(rows.dtype).tiny)
         candidates = view.candidates
         if self._unsigned(view):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.api import CellFailed
+from harness.api import NotApplicable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,11 +24,11 @@ def ssim_matrix(rows: Tensor, candidates: Tensor, stride: int) -> Iterator[Tenso
     """Blocks [b, m] of mean SSIM of rows [r, c, h, w] with candidates [m, c, h, w], in [0,1].
 
     Wang et al. 2004, equation 13, over windows that lie inside the image, every `stride`-th in
-    both directions. CellFailed for images smaller than one window.
+    both directions. NotApplicable for images smaller than one window.
     """
     if min(rows.shape[-2:]) < WINDOW:
         size = "×".join(map(str, rows.shape[-2:]))
-        raise CellFailed(
+        raise NotApplicable(
             f"images of {size} px are smaller than SSIM's window of {WINDOW} px; use by=learned."
         )
     kernel = _kernel().to(rows)

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from harness_plugins.attacks.similarity.network import Towers
 from harness_plugins.candidates import at_shape
+from harness_plugins.holdout import held_out
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # Images of one exercise: enough to meet as in a release, few enough to be encoded in a moment.
 _GROUP = 2000
-_HELD_OUT = 500
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Lesson:
 
 def learn(view: View, config: SimilarityConfig, progress: Progress) -> dict[str, Tensor]:
     """Trained networks, and the AUC of held-out images as `exam`."""
-    held = min(_HELD_OUT, max(1, len(view.public) // 10))
+    held = held_out(len(view.public))
     network = Towers(view.shape).to(view.device)
     samples = view.public[held:][: config.images]
     _train(network, _lessons(view, samples, config.batch), config, progress)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.api import Attack, Budget, CellFailed, Channel, Progress, Reconstruction, View
+from harness.api import Attack, Budget, Channel, NotApplicable, Progress, Reconstruction, View
 from harness_plugins.attacks.sphere import SphereConfig
 from harness_plugins.attacks.sphere.consistency import row_beliefs
 from harness_plugins.attacks.sphere.shell import Pairs, Shell
@@ -30,10 +30,10 @@ class Sphere(Attack[SphereConfig]):
     ) -> Reconstruction:
         """`candidate_scores` [r, m] and, of the first p of these rows, `pair_scores` [p, m, m].
 
-        CellFailed for mixtures that are not of two images.
+        NotApplicable for mixtures that are not of two images.
         """
         if view.weights.shape[2] != 2:
-            raise CellFailed(
+            raise NotApplicable(
                 f"encodings mix {view.weights.shape[2]} images; this attack tests pairs (k=2)."
             )
         shell, pairs = measured(view), self._pairs(view)

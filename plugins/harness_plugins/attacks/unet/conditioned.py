@@ -19,6 +19,7 @@ from harness_plugins.attacks.unet.rows import (
     names_targets,
     released_rows,
 )
+from harness_plugins.holdout import held_out
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +65,7 @@ def estimate(
 def _parted(view: View, config: UNetConfig) -> tuple[Samples, Samples]:
     """Public images that are held out, and those that are trained on."""
     pool = view.public[: config.images]
-    held = min(1000, max(2, len(pool) // 10))
+    held = held_out(len(pool))
     return pool[:held], pool[held:]
 
 

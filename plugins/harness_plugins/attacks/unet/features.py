@@ -8,6 +8,7 @@ import torch
 
 from harness_plugins.attacks.unet import training
 from harness_plugins.attacks.unet.network import Decoder
+from harness_plugins.holdout import held_out
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +36,7 @@ class _School:
     def __init__(self, view: View, config: UNetConfig) -> None:
         self.view, self.config = view, config
         pool = view.public[: config.images]
-        held = min(1000, max(2, len(pool) // 10))
+        held = held_out(len(pool))
         self.held_out, self.samples = pool[:held], pool[held:]
         self.mean = self.samples.images.mean(0)
         raw = self._embed(self.samples.images)
