@@ -7,7 +7,7 @@ SOURCE = """
     import torch
 
     from harness.api import (
-        Attack, AttackSpec, Channel, Config, Preparation, Reconstruction, hookimpl,
+        Attack, AttackSpec, Channel, Config, NotApplicable, Preparation, Reconstruction, hookimpl,
     )
 
     KNOWN = frozenset({Channel.ENCODINGS, Channel.PUBLIC})
@@ -44,7 +44,13 @@ SOURCE = """
 
     class Fails(Attack[Effort]):
         def reconstruct(self, view, prepared, budget, progress):
+            open(view_log(), "a").write("failed\\n")
             raise ValueError("on purpose")
+
+
+    class Declines(Attack[Effort]):
+        def reconstruct(self, view, prepared, budget, progress):
+            raise NotApplicable("this release is none for me.")
 
 
     def attack(name, factory="", **more):
@@ -61,10 +67,11 @@ SOURCE = """
             attack("team-mean", "Mean", preparations=(MEAN,)),
             attack("team-copy", "Copy", preparations=(MEAN,), effort="steps"),
             attack("team-fails", "Fails"),
+            attack("team-declines", "Declines"),
             attack("team-gradients", "Fails", needs=(gradients,)),
             attack(
                 "team", needs=(), members=("team-mean", "team-copy[steps=3]", "team-fails",
-                                           "team-gradients"),
+                                           "team-declines", "team-gradients"),
             ),
             attack("no-team", needs=(), members=("team-gradients",)),
         ]
@@ -79,9 +86,11 @@ def ran(tmp_path_factory, monkeypatch_module):
     monkeypatch_module.setenv("TEAM_LOG", log.parent.name)
     machine = Machine(tmp_path_factory.mktemp("cache"), (site,))
     cell = [*SMALL, "--dataset", "fashion-mini", "--defense", "none"]
-    alone, many, planned, never, twice = machine.series(
+    alone, declined, many, again, planned, never, twice = machine.series(
         [
             [*cell, "--attack", "team-mean"],
+            [*cell, "--attack", "team-declines"],
+            [*cell, "--attack", "team"],
             [*cell, "--attack", "team"],
             [*cell, "--attack", "team", "--dry-run"],
             [*cell, "--attack", "no-team", "--release", "encodings"],
@@ -92,10 +101,10 @@ def ran(tmp_path_factory, monkeypatch_module):
     from pathlib import Path
 
     counted = Path(tempfile.gettempdir()) / f"team-{log.parent.name}"
-    made = counted.read_text().count("made")
+    log = counted.read_text()
     counted.unlink()
     return {"alone": alone, "many": many, "plan": planned, "never": never, "twice": twice,
-            "made": made}  # fmt: skip
+            "declined": declined, "again": again, "log": log}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +115,13 @@ def monkeypatch_module():
 
 def test_what_attacks_share_is_made_once(ran):
     assert ran["alone"].json["status"] == "ok"
-    assert ran["made"] == 1
+    assert ran["log"].count("made") == 1
+
+
+def test_the_record_names_what_was_shared_and_what_each_member_made(ran):
+    kept = ran["many"].json["artifacts"]
+    assert kept["prepare public-mean"] == ran["alone"].json["artifacts"]["prepare public-mean"]
+    assert {"attack team-mean", "judge team-mean", "judge team-copy[steps=3]"} <= kept.keys()
 
 
 def test_every_member_is_in_the_record_whatever_became_of_it(ran):
@@ -115,6 +130,7 @@ def test_every_member_is_in_the_record_whatever_became_of_it(ran):
         "team-mean": "ok",
         "team-copy[steps=3]": "ok",
         "team-fails": "failed",
+        "team-declines": "not_applicable",
         "team-gradients": "not_applicable",
     }
     assert "on purpose" in members["team-fails"]["error"]
@@ -136,9 +152,22 @@ def test_a_member_that_fails_is_a_flag_and_no_failure(ran):
     assert "team-fails" in flags["member_failed"]
 
 
+def test_a_member_that_failed_is_tried_again_when_asked_again(ran):
+    assert ran["again"].json["id"] == ran["many"].json["id"]
+    assert ran["log"].count("failed") == 2
+
+
+def test_an_attack_that_declines_a_release_says_why_without_a_trace(ran):
+    record = ran["declined"].json
+    assert (ran["declined"].code, record["status"]) == (1, "not_applicable")
+    assert record["error"] == "this release is none for me."
+    assert not record["log"]
+    assert "team-declines" not in str(ran["many"].json["flags"])
+
+
 def test_the_plan_names_members_and_those_left_out(ran):
     plan = ran["plan"].json
-    assert plan["attacks"] == "team-mean, team-copy[steps=3], team-fails"
+    assert plan["attacks"] == "team-mean, team-copy[steps=3], team-fails, team-declines"
     assert set(plan["left out"]) == {"team-gradients"}
     assert plan["stages"]["attack team-mean"] == "stored"
 

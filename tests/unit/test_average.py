@@ -6,11 +6,13 @@ from sign_views import PUBLIC, masked, prepared
 from skimage.metrics import structural_similarity
 from views import MIXTURE, attack, clothes, released, snr
 
+from harness.api import Config
 from harness_plugins.attacks.average import AverageConfig, harness_attacks
 from harness_plugins.attacks.average.attack import Average
 from harness_plugins.attacks.average.search import cosine, most_similar, ssim
 from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
+from harness_plugins.defenses.none.encode import NoDefense
 
 (SPEC,) = harness_attacks()
 SMALL = {"base": 8, "images": 900, "epochs": 2}
@@ -35,6 +37,11 @@ def mean_snr(found, view):
 def null(n):
     truth = clothes(n).images
     return float(snr(PUBLIC.images.mean(0).expand_as(truth), truth).mean())
+
+
+def test_undefended_images_come_back():
+    view = released(NoDefense(Config()), clothes(40), PUBLIC, rounds=2)
+    assert mean_snr(average(view), view) > 60
 
 
 def test_partners_average_out_as_rounds_are_released():

@@ -7,6 +7,7 @@ from views import stream
 from harness.api import CellFailed
 from harness.scoring.findings import Facts, findings
 from harness.scoring.identification import identification
+from harness.scoring.intervals import proportion_interval
 
 WEIGHTS = torch.tensor([0.2, 0.4, 0.6, 0.5])
 SIGNS = torch.tensor([[1, -1], [1, 1], [-1, -1], [1, -1]])
@@ -68,7 +69,7 @@ def test_class_means_of_classes_that_there_are():
 
 def test_tests_that_reject_more_often_than_their_level():
     told = found("p_values", torch.tensor([[0.01, 0.2], [0.04, 0.9]]))["rejection_rate"]
-    assert (told.value, told.chance, told.n) == (0.5, 0.05, 4)
+    assert (told.value, told.chance, told.n) == (0.5, 0.05, 2)
 
 
 def test_pairs_with_the_partner_known_and_unknown():
@@ -109,3 +110,21 @@ def test_true_candidates_do_not_stand_in_each_others_way():
     scores = torch.tensor([[5.0, 5.0, 1.0, 0.0]])
     told = identification(scores, torch.tensor([[0, 1]]), stream())
     assert (told.top1, told.recall, told.auc) == (1.0, 1.0, 1.0)
+
+
+def test_encodings_of_one_image_are_no_independent_questions():
+    scores = torch.tensor([[1.0, 0], [0, 1]]).repeat(30, 1)
+    truth = torch.zeros(60, dtype=torch.int64)
+    apart = identification(scores, truth, stream(), of=torch.arange(60))
+    told = identification(scores, truth, stream(), of=torch.arange(60) // 20)
+    assert apart.top1 == told.top1 == 0.5
+    assert told.asked == "encodings"
+    assert apart.top1_ci == proportion_interval(30, 60)
+    assert told.top1_ci == (0.5, 0.5)  # each of the three images is found in half of its encodings
+
+
+def test_tests_of_one_pair_count_as_one():
+    told = found("p_values", torch.full((7, 10, 5), 0.01))["rejection_rate"]
+    assert told.n == 5
+    assert told.leaks
+    assert not found("p_values", torch.tensor(0.5))["rejection_rate"].leaks

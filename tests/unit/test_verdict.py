@@ -2,9 +2,10 @@
 
 import pytest
 
+from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
-from harness.scoring.verdict import main_metric, verdict
+from harness.scoring.verdict import Told, main_metric, verdict
 
 pytestmark = pytest.mark.core
 
@@ -39,15 +40,55 @@ def test_a_gain_that_guessing_may_reach_is_not_called_a_leak():
     assert verdict({"snr_db": score(0.2, 0.01, 0.4)}).startswith("The release leaks")
 
 
+def identified(**changes):
+    usual = {
+        "top1": 0.97, "top1_ci": (0.9, 0.99), "top1_chance": 0.02, "top5": 1, "top5_ci": None,
+        "top5_chance": 0.1, "auc": 1, "auc_ci": (1, 1), "n": 60, "candidates": 50,
+    }  # fmt: skip
+    return Identification(**usual | changes)
+
+
+def weights(value, low, high):
+    return Finding(value=value, ci=(low, high), chance=0.06, leaks_more="lower", n=9)
+
+
+NO_IMAGES = {"snr_db": MetricScore(unavailable="no images")}
+CHANCE = identified(top1=0.03, top1_ci=(0.01, 0.1), auc=0.5, auc_ci=(0.4, 0.6))
+
+
 def test_claims_about_candidates_are_judged_where_there_are_no_images():
-    none = {"snr_db": MetricScore(unavailable="no images")}
-    found = Identification(
-        top1=0.97, top1_ci=(0.9, 0.99), top1_chance=0.02, top5=1, top5_ci=None, top5_chance=0.1,
-        auc=1, auc_ci=None, n=60, candidates=50,
-    )  # fmt: skip
-    assert verdict(none, found).startswith("The release identifies: the attack ranks 97.0% of 60")
-    chance = found.model_copy(update={"top1": 0.03, "top1_ci": (0.01, 0.1)})
-    assert verdict(none, chance).startswith("No identification shown")
+    text = verdict(NO_IMAGES, {"sphere": Told(identified(), {})})
+    assert text.startswith(
+        "The attack 'sphere' identifies: of 60 images it ranks its image first in 97.0% among 50"
+    )
+    assert verdict(NO_IMAGES, {"sphere": Told(CHANCE, {})}).startswith("No identification shown")
+
+
+def test_asked_of_encodings_any_image_that_is_in_one_counts():
+    told = Told(identified(asked="encodings", true=2, recall=0.9), {})
+    assert "of 60 encodings it ranks one of its 2 images first" in verdict(NO_IMAGES, {"a": told})
+
+
+def test_what_else_was_found_is_told_where_it_beats_a_guess():
+    told = Told(None, {"weight_error": weights(1.4e-5, 1e-5, 2e-5)})
+    text = verdict(NO_IMAGES, {"normchannel": told})
+    assert text == (
+        "The attack 'normchannel' finds weight error 1.4e-05, where a guess without the release "
+        "reaches 0.06."
+    )
+    guess = Told(None, {"weight_error": weights(0.06, 0.05, 0.07)})
+    assert verdict(NO_IMAGES, {"a": guess}).startswith("Nothing is shown to leak")
+
+
+def test_an_identification_comes_before_images_that_show_nothing():
+    told = {"sphere": Told(identified(), {}), "blind": Told(CHANCE, {})}
+    nothing = verdict({"snr_db": score(0.04, -0.1, 0.2)}, told)
+    assert nothing.startswith("The attack 'sphere' identifies")
+    assert "No gain shown" in nothing
+    assert "blind" not in nothing
+    shown = verdict({"snr_db": score(3.2, 2.9, 3.5)}, told)
+    assert shown.startswith("The release leaks")
+    assert "'sphere' identifies" in shown
 
 
 def test_no_gain_is_no_proof():

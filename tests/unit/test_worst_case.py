@@ -8,7 +8,13 @@ from views import stream
 from harness.api import Channel
 from harness.checks import Answer, check_consistency, still_rising
 from harness.scoring.identification import Identification
-from harness.scoring.worst import BEST_OF_NULLS, strongest, worst_case
+from harness.scoring.summary import summarise
+from harness.scoring.worst import (
+    BEST_OF_NULLS,
+    another_of_its_class,
+    strongest,
+    worst_case,
+)
 
 NAN = float("nan")
 
@@ -24,13 +30,37 @@ def test_each_image_is_scored_by_its_strongest_attack():
 
 def test_the_worst_case_of_attacks_is_held_against_that_of_nulls():
     scores = {"a": torch.tensor([1.0, 5.0]), "b": torch.tensor([2.0, 4.0])}
-    nulls = {"mean": torch.tensor([0.0, 3.0]), "class": torch.tensor([1.0, 2.0])}
+    nulls = [torch.tensor([0.0, 3.0]), torch.tensor([1.0, 2.0]), torch.tensor([NAN, 1.0])]
     values = worst_case(scores, nulls, "higher", "dB", None)
     np.testing.assert_array_equal(values.attack, [2, 5])
     np.testing.assert_array_equal(values.nulls[BEST_OF_NULLS], [1, 3])
 
 
-def answer(name, mean, *, channels=(), linear="no", error=None, top1=None):
+def test_answers_that_know_nothing_gain_nothing_however_many_there_are():
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(400) % 4
+    guess = torch.randn(400, generator=rng)
+    answers = [guess + torch.randn(400, generator=rng) for _ in range(12)]
+    others = another_of_its_class(labels)
+    misplaced = [guess + (each - guess)[others] for each in answers]
+    scores = {str(i): each for i, each in enumerate(answers)}
+    fair = worst_case(scores, [guess, *misplaced], "higher", "dB", None)
+    score = summarise({"m": fair}, stream())["m"]
+    assert score.gain < 0.1
+    assert score.gain_ci[0] < 0
+    lucky = worst_case(scores, [guess], "higher", "dB", None)
+    assert summarise({"m": lucky}, stream())["m"].gain_ci[0] > 1  # what luck alone would claim
+
+
+def test_another_image_is_of_the_same_class_and_is_no_image_itself():
+    labels = torch.tensor([2, 0, 2, 1, 0, 2])
+    others = another_of_its_class(labels)
+    assert torch.equal(labels[others], labels)
+    assert others.sort().values.tolist() == [0, 1, 2, 3, 4, 5]
+    assert [i for i, other in enumerate(others.tolist()) if i == other] == [3]  # alone in its class
+
+
+def answer(name, mean, *, channels=(), linear="no", error=None, top1=None, after_images=True):
     noise = torch.linspace(-1, 1, 50)
     found = None
     if top1 is not None:
@@ -45,6 +75,7 @@ def answer(name, mean, *, channels=(), linear="no", error=None, top1=None):
         scores=None if mean is None else mean + noise,
         errors=None if error is None else error + noise / 100,
         identification=found,
+        after_images=after_images,
     )
 
 
@@ -65,6 +96,18 @@ def test_an_attack_that_knows_less_and_does_better_is_held_against_the_other():
 )
 def test_an_attack_that_makes_use_of_what_it_knows_is_not_flagged(blind, seeing):
     assert not flags(answer("blind", blind), answer("seeing", seeing, channels=[Channel.WEIGHTS]))
+
+
+def test_who_is_not_after_images_is_not_blamed_for_poor_ones():
+    more = [Channel.WEIGHTS]
+    loser = answer("classes", 1.0, channels=more, after_images=False)
+    assert not flags(answer("blind", 3.0), loser)
+
+
+def test_a_difference_that_nobody_sees_is_no_flag():
+    assert not flags(answer("blind", 3.05), answer("seeing", 3.0, channels=[Channel.WEIGHTS]))
+    noiseless = answer("lmmse", 100.0, linear="optimal", error=3e-9)
+    assert not flags(noiseless, answer("exact", 100.0, linear="yes", error=1e-9))
 
 
 def test_attacks_that_know_different_things_are_not_compared():
