@@ -68,7 +68,7 @@ def _factories() -> list[Finding]:
     broken = []
     for entries in registry().entries.values():
         for entry in entries.values():
-            if hasattr(entry.spec, "factory"):
+            if getattr(entry.spec, "factory", ""):
                 try:
                     load_factory(entry.spec, entry.origin)
                 except PluginError as error:

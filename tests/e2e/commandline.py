@@ -15,7 +15,7 @@ SCORES = ("--metrics", "snr_db,mse")
 VICTIM = ("--victim", "mlp[epochs=1,width=8]")
 TINY = ("evaluate", *SIZES, *SCORES, *VICTIM)
 """Both halves of an evaluation with the default defense, in seconds."""
-UNET = (*TINY, "--attack", "unet[base=4,epochs=1,components=8]")
+UNET = (*TINY, "--attack", "unet[base=4,epochs=1]")
 """The default job in miniature."""
 PRIVACY = (*TINY, "--only", "privacy", "--attack", "identity")
 """The cheapest evaluation that scores something."""

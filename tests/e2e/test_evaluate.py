@@ -118,7 +118,7 @@ def test_a_file_says_what_options_say_and_options_win(
 ) -> None:
     config = tmp_path / "cell.toml"
     config.write_text(
-        'attack = "unet[base=4,epochs=1,components=8]"\n'
+        'attack = "unet[base=4,epochs=1]"\n'
         'victim = "mlp[epochs=1,width=8]"\n'
         'metrics = "snr_db,mse"\n'
         "private_size = 40\npublic_size = 120\ntest_size = 60\nthreads = 1\nseed = 9\n"

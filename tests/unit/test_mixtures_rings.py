@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness_plugins.mixtures.rings import Recurrence, Rings, Symmetric
+from harness_plugins.mixtures.rings import Rings, Symmetric
 
 LENGTHS = [(1,), (2,), (3,), (8,), (9,), (1, 1, 2, 5, 17), (64, 1, 33, 2, 2)]
 WIDTH = 3
@@ -90,22 +90,3 @@ def test_a_coupling_may_differ_from_column_to_column():
     for column in range(WIDTH):
         matrix = coupled(diagonal[:, column], coupling[:, column], after)
         torch.testing.assert_close(matrix @ found[:, column], right[:, column])
-
-
-@pytest.mark.parametrize("lengths", LENGTHS)
-def test_recurrences_are_solved_as_densely(lengths):
-    rings, after = rings_of(lengths)
-    n = len(after)
-    ratio = 0.2 + 0.7 * torch.rand(n, generator=torch.Generator().manual_seed(8)).double()
-    matrix = torch.eye(n, dtype=torch.float64)
-    matrix.index_put_((torch.arange(n), after), ratio, accumulate=True)
-    right = normal(n, WIDTH, seed=9)
-    found = Recurrence(rings, ratio).solve(right.clone())
-    torch.testing.assert_close(found, torch.linalg.solve(matrix, right), rtol=1e-10, atol=1e-12)
-
-
-def test_a_singular_ring_gives_numbers_all_the_same():
-    # 1 + ratio along a ring of two: det = 1 - 1·1 = 0
-    rings, _ = rings_of((2,))
-    found = Recurrence(rings, torch.ones(2, dtype=torch.float64)).solve(normal(2, 1))
-    assert bool(found.isfinite().all())

@@ -32,6 +32,7 @@ _SINGLE = 1e4
 """Signal over noise up to which float32 loses nothing that could be seen."""
 _WORKING = 400 * 2**20
 """Bytes for one block of columns."""
+_ROWS = 2048
 _NARROW, _WIDE = 8, 512
 
 
@@ -109,6 +110,8 @@ class Mixed:
         """[n, d] for rows [rows, d]; written into `out` where it is given."""
         n, d = self.mixture.n, rows.shape[1]
         out = rows.new_empty(n, d) if out is None else out
+        if self.prior.complete and len(rows) == n:
+            return self._in_place(rows, out, report)
         torch.matmul(self.shares, self.prior.means, out=out)
         mixed, means = self._offsets
         blocks = list(self._blocks(self.prior.basis.shape[1]))
@@ -120,6 +123,23 @@ class Mixed:
             report(number + 1, len(blocks))
         if not self.prior.complete:
             self._add_outside(rows, out)
+        return out
+
+    def _in_place(self, rows: Tensor, out: Tensor, report: Progress) -> Tensor:
+        """As many rows as images: their coordinates, then the solution's, take the answer's place.
+
+        The release is read once and the answer passed over three times, whatever n.
+        """
+        basis, (mixed, means) = self.prior.basis, self._offsets
+        for part in _spans(self.mixture.n, _ROWS):
+            torch.matmul(rows[part], basis, out=out[part])
+            out[part].addmm_(mixed[part], means @ basis, alpha=-1)
+        blocks = list(self._blocks(basis.shape[1]))
+        for number, block in enumerate(blocks):
+            out[:, block] = self.system.solve(out[:, block], self.prior.variances[block])
+            report(number + 1, len(blocks))
+        for part in _spans(self.mixture.n, _ROWS):
+            out[part] = torch.addmm(self.shares[part] @ self.prior.means, out[part], basis.T)
         return out
 
     def _add_outside(self, rows: Tensor, out: Tensor) -> None:
@@ -135,8 +155,7 @@ class Mixed:
 
     def _blocks(self, columns: int) -> Iterator[slice]:
         fits = _WORKING // (self.system.bytes * max(1, self.mixture.n))
-        width = min(_WIDE, max(_NARROW, fits))
-        return (slice(start, start + width) for start in range(0, columns, width))
+        return _spans(columns, min(_WIDE, max(_NARROW, fits)))
 
     def expected_error(self, recovered: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """[n] expected squared error of each image's estimate, given the release.
@@ -167,6 +186,10 @@ class Mixed:
         if not isinstance(self.system, SparseSystem):
             return {}
         return {"cg_steps": float(self.system.steps), "cg_residual": self.system.residual}
+
+
+def _spans(count: int, width: int) -> Iterator[slice]:
+    return (slice(start, start + width) for start in range(0, count, width))
 
 
 def _knots(variances: Tensor) -> Tensor:

@@ -23,10 +23,6 @@ _FEW = 2**20
 """Numbers of a block of columns: what solving takes then stays near the processor, and memory is
 used again instead of asked for again."""
 _LEAST = 16
-_LARGEST = 1e150
-"""Products of ratios along a ring stop here: what they multiply is lost long before."""
-
-
 @dataclass(frozen=True)
 class Level:
     """One step: the images that go, and their neighbours that stay."""
@@ -161,33 +157,3 @@ def _step(level: Level, diagonal: Tensor, along: Tensor) -> _Step:
     diagonal.index_add_(0, level.after, onwards * after, alpha=-1)
     along[level.before] = -before * onwards
     return _Step(inverse, before, after)
-
-
-class Recurrence:
-    """x_i + ratio_i · x_next(i) = right_i along rings, with the determinants kept from zero.
-
-    The inverse's entries are products of ratios along a ring. Where all of a ring's together
-    are above 1 in size, the caller turns the ring round: the ratios become their reciprocals.
-    """
-
-    def __init__(self, rings: Rings, ratio: Tensor) -> None:
-        self.rings = rings
-        along = ratio.clone()
-        self._ratios = []
-        for level in rings.levels:
-            towards, onwards = along[level.before], along[level.gone]
-            along[level.before] = (-towards * onwards).clamp(-_LARGEST, _LARGEST)
-            self._ratios.append((towards.unsqueeze(1), onwards.unsqueeze(1)))
-        determinant = 1 + along[rings.roots]
-        tiny = torch.finfo(ratio.dtype).eps
-        sign = torch.where(determinant < 0, -1.0, 1.0)
-        self._roots = (sign * determinant.abs().clamp(min=tiny)).reciprocal().unsqueeze(1)
-
-    def solve(self, right: Tensor) -> Tensor:
-        """[n, B] for `right` [n, B], which is overwritten."""
-        for level, (towards, _) in zip(self.rings.levels, self._ratios, strict=True):
-            right[level.before] -= towards * right[level.gone]
-        right[self.rings.roots] *= self._roots
-        for level, (_, onwards) in zip(self.rings.levels[::-1], self._ratios[::-1], strict=True):
-            right[level.gone] -= onwards * right[level.after]
-        return right
