@@ -75,8 +75,8 @@ class Preparation:
     """What an attack learns before the release and others may share.
 
     `factory="package.module:function"` is called as `function(view, budget, progress, **options)`
-    with a view of `channels` alone, and returns tensors, which the attack finds in `View.shared`
-    as `name.tensor`. `options` names fields of the attack's config, `constants` are further
+    with a view of `channels` alone, and returns tensors, which the attack gets by
+    `View.made(name)`. `options` names fields of the attack's config, `constants` are further
     arguments. What is made is stored under its source, its arguments and what the channels hold:
     attacks that name the same preparation share it, and one without the channel `encoder` serves
     every defense on the same data. It is left out where an attack was not granted one of the

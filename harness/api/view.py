@@ -45,6 +45,12 @@ class View:
         """Whether this attack works with a channel."""
         return channel in self.granted
 
+    def made(self, preparation: str) -> dict[str, Tensor]:
+        """The tensors of one preparation by name; none where it was not made."""
+        prefix = f"{preparation}."
+        found = {name: tensor for name, tensor in self.shared.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
+
     def _get(self, channel: Channel) -> Any:
         if channel not in self.channels:
             raise ChannelNotGranted(

@@ -37,7 +37,10 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
     "batch_size": (int, "Images per released gradient.  [default: 1]"),
     "victim_epochs": (int, "Age of the model whose gradients leave.  [default: 1]"),
     "bn_mode": (click.Choice(CHOICES["bn_mode"]), "BatchNorm for gradients.  [default: train]"),
-    "twice": (bool, "Run attacks that can at twice their effort too.  [default: suites beyond quick]"),
+    "twice": (
+        bool,
+        "Attacks that can also at twice their effort.  [default: suites, unless quick]",
+    ),
     "metrics": (str, "'all', or names parted by commas.  [default: by preset]"),
     "seed": (int, "Seed of everything public.  [default: 0]"),
     "seconds": (float, "Time limit of each attack.  [default: by preset]"),
@@ -110,6 +113,24 @@ def _print(record: Any, as_json: bool) -> None:
     from harness.store.records import Records
 
     print_report(record, Records(cache_root()))
+    if record.privacy or record.findings or record.identification:
+        click.echo(_standing(record))
+
+
+def _standing(record: Any) -> str:
+    """Whether the attack has broken what it must, so that its failures count."""
+    from harness.control import control_of
+    from harness.plan import one_attack
+    from harness.registry import registry
+    from harness.store import cache_root
+
+    attack = one_attack(record.request.attack, record.request.preset, registry())
+    if not attack.spec.controls:
+        return "control  none declared"
+    report = control_of(attack, cache_root())
+    if report is None:
+        return f"control  not run yet: harness control '{record.request.attack}'"
+    return f"control  {'passed' if report.passed else 'FAILED: its failures say nothing'}"
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:

@@ -30,9 +30,10 @@ def print_report(record: RunRecord, records: Records | None) -> None:
     console.print(Text(_heading(record), style="bold"))
     if record.status != "ok":
         _print_failure(console, record)
-    if record.privacy:
+    if main_metric(record.privacy):
         console.print(_privacy_table(record, console.width))
         console.print(Text(_legend(record), style="dim"))
+    if record.privacy:
         for reason, names in _left_out(record.privacy).items():
             console.print(Text(f"{', '.join(names)} unavailable: {reason}", style="dim"))
     if record.members:

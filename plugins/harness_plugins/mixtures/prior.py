@@ -50,8 +50,7 @@ class GaussianPrior:
     @classmethod
     def of(cls, view: View) -> GaussianPrior:
         """What the preparation `gaussian-prior` made."""
-        prefix = f"{PRIOR.name}."
-        return cls(**{field.name: view.shared[prefix + field.name] for field in fields(cls)})
+        return cls(**view.made(PRIOR.name))
 
     @classmethod
     def known(cls, mean: Tensor, covariance: Tensor, classes: int = 1) -> GaussianPrior:

@@ -23,6 +23,8 @@ _FEW = 2**20
 """Numbers of a block of columns: what solving takes then stays near the processor, and memory is
 used again instead of asked for again."""
 _LEAST = 16
+
+
 @dataclass(frozen=True)
 class Level:
     """One step: the images that go, and their neighbours that stay."""

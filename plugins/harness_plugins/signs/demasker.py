@@ -71,9 +71,7 @@ class Demasker:
     @classmethod
     def of(cls, view: View) -> Demasker:
         """What the preparation made."""
-        prefix = f"{DEMASKING.name}."
-        shared = {k.removeprefix(prefix): v for k, v in view.shared.items() if k.startswith(prefix)}
-        return cls.restore(shared, view.shape[0])
+        return cls.restore(view.made(DEMASKING.name), view.shape[0])
 
     @classmethod
     def restore(cls, kept: Mapping[str, Tensor], channels: int) -> Demasker:

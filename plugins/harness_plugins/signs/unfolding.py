@@ -50,9 +50,7 @@ class Unfolder:
     @classmethod
     def of(cls, view: View) -> Unfolder:
         """What the preparation made."""
-        prefix = f"{UNFOLDING.name}."
-        shared = {k.removeprefix(prefix): v for k, v in view.shared.items() if k.startswith(prefix)}
-        return cls.restore(shared, view.shape[0])
+        return cls.restore(view.made(UNFOLDING.name), view.shape[0])
 
     @classmethod
     def restore(cls, kept: Mapping[str, Tensor], channels: int) -> Unfolder:

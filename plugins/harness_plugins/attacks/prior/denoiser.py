@@ -99,8 +99,7 @@ class PublicDenoiser:
     @classmethod
     def of(cls, view: View, base: int) -> PublicDenoiser:
         """What the preparation `denoiser` made."""
-        prefix = f"{DENOISER.name}."
-        kept = {k.removeprefix(prefix): v for k, v in view.shared.items() if k.startswith(prefix)}
+        kept = view.made(DENOISER.name)
         spectrum = Spectrum(**{field.name: kept[field.name] for field in fields(Spectrum)})
         denoiser = cls(spectrum, view.shape, base)
         training.restore(denoiser.network, kept)
