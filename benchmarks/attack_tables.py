@@ -113,10 +113,11 @@ def identification(threads: int) -> None:
     """From candidates in hand, and weights from norms alone."""
     few = {"private_size": 50, "preset": "quick", "threat_model": "candidates"}
     head("100 candidates, CIFAR-10, tau =", TAUS)
+    many_rows = {**few, "rounds": 10, "metrics": "snr_db"}
     for noise in ("sphere", "gaussian"):
-        records = by_tau("sphere", threads, noise, **few)
-        line(f"sphere on {noise} noise: partner known", [f(r) for r in records for f in [known]])
-        line("  both unknown", [finding("pair_top1")(record) for record in records])
+        records = by_tau("sphere[rows=500]", threads, noise, **many_rows)
+        line(f"sphere on {noise} noise: partner known", [known(record) for record in records], 3)
+        line("  both unknown", [finding("pair_top1")(record) for record in records], 3)
     line("matchedfilter, top-1", [top1(r) for r in by_tau("matchedfilter", threads, **few)])
     for noise in ("sphere", "gaussian"):
         records = by_tau("normchannel", threads, noise, preset="quick")

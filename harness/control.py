@@ -275,6 +275,18 @@ def control_of(attack: Resolved, root: Path) -> ControlReport | None:
     return report if controls == attack.spec.controls else None
 
 
+def standing(text: str, preset: str, root: Path) -> str:
+    """In a few words, whether the attack that `text` selects has passed its controls."""
+    try:
+        attack = controlled(text, preset)
+    except UsageError:  # another version's options, a plugin that is gone, or no control
+        return "none is declared"
+    report = control_of(attack, root)
+    if report is None:
+        return f"not run yet: harness control '{text}'"
+    return "passed" if report.passed else "FAILED: that the attack fails says nothing"
+
+
 def _parsed(data: bytes) -> ControlReport | None:
     try:
         values = json.loads(data)

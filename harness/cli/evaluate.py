@@ -113,24 +113,6 @@ def _print(record: Any, as_json: bool) -> None:
     from harness.store.records import Records
 
     print_report(record, Records(cache_root()))
-    if record.privacy or record.findings or record.identification:
-        click.echo(_standing(record))
-
-
-def _standing(record: Any) -> str:
-    """Whether the attack has broken what it must, so that its failures count."""
-    from harness.control import control_of
-    from harness.plan import one_attack
-    from harness.registry import registry
-    from harness.store import cache_root
-
-    attack = one_attack(record.request.attack, record.request.preset, registry())
-    if not attack.spec.controls:
-        return "control  none declared"
-    report = control_of(attack, cache_root())
-    if report is None:
-        return f"control  not run yet: harness control '{record.request.attack}'"
-    return f"control  {'passed' if report.passed else 'FAILED: its failures say nothing'}"
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:

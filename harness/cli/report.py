@@ -12,6 +12,8 @@ from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import direction, main_metric
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.record import Member, RunRecord
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
@@ -262,10 +264,19 @@ def _interval(interval: tuple[float, float] | None) -> str:
     return f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
 
 
+def _control_line(record: RunRecord, root: Path) -> str:
+    """Whether the attack has broken what it must, as it is installed now."""
+    from harness.control import standing
+
+    return standing(record.request.attack, record.request.preset, root)
+
+
 def _print_places(console: Console, record: RunRecord, records: Records | None) -> None:
     if records is None:
         return
     console.print(Text(f"record   {records.path(record.id)}", style="dim"), soft_wrap=True)
+    if main_metric(record.privacy) or record.findings or record.identification:
+        console.print(Text(f"control  {_control_line(record, records.root)}", style="dim"))
     gallery = records.gallery(record.id)
     if gallery.exists():
         console.print(Text(f"gallery  {gallery}", style="dim"), soft_wrap=True)

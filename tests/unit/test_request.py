@@ -15,7 +15,7 @@ from harness.request import SIZES, Request, make_request, read_config
 
 pytestmark = pytest.mark.core
 
-DEPENDS = {"by preset", "by stack and attack", "all", "all cores"}
+DEPENDS = {"by preset", "by stack and attack", "all", "all cores", "suites, unless quick"}
 """What a help text says of a default that the model leaves open."""
 
 
