@@ -138,9 +138,9 @@ known_weights = finding("weight_error")
 
 def signs(threads: int) -> None:
     """InstaHide: what signs hide, and how many of them come back."""
-    asked = {"preset": "standard", "private_size": 200, "metrics": "snr_db", "threads": threads}
+    asked = {"preset": "quick", "private_size": 200, "metrics": "snr_db", "threads": threads}
     for dataset in ("fashion", "cifar10"):
-        head(f"InstaHide, {dataset}, 200 images", ("SNR", "SNR of |x|", "signs"))
+        head(f"InstaHide, {dataset}, 200 images", ("SNR", "of |x|", "signs"))
         for k, rounds in ((1, 1), (2, 1), (2, 10), (2, 50)):
             record = evaluate(
                 defense=f"instahide[k={k}]",
