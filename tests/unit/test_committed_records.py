@@ -81,3 +81,52 @@ def test_the_readme_quotes_mixcons_tables() -> None:
     for record in records:
         assert record.utility
         assert f"{100 * record.utility.accuracy:.1f}" in text
+
+
+def by_tau(attack: str, value: str, **asked: object) -> str:
+    """The table's row of a committed sweep over tau, as the README writes numbers."""
+    wanted = {"rounds": 1, "dataset": "cifar10", **asked}
+    found = [Records(Path()).load(path) for path in RECORDS]
+    scores = {}
+    for record in found:
+        named = record.request.attack == attack
+        if named and all(getattr(record.request, k) == v for k, v in wanted.items()):
+            mean = record.privacy["snr_db"].mean
+            told = {"snr": mean, **record.diagnostics}[value]
+            scores[record.defense[0].config["tau"]] = told
+    assert len(scores) == 6
+    return " | ".join(f"{scores[t]:.2f}".replace("-", "−") for t in sorted(scores, reverse=True))
+
+
+@pytest.mark.parametrize(
+    ("attack", "value", "rounds"),
+    [
+        ("lmmse[mean=public]", "snr", 1),
+        ("lmmse[mean=public]", "predicted_snr_db", 1),
+        ("lmmse[mean=public]", "snr", 10),
+        ("lmmse", "snr", 1),
+        ("wiener[mean=public]", "snr", 1),
+        ("exact", "snr", 1),
+    ],
+)
+def test_the_readme_quotes_linear_attacks(attack: str, value: str, rounds: int) -> None:
+    quoted = by_tau(attack, value, rounds=rounds, preset="standard")
+    assert quoted in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("noise", ["sphere", "gaussian"])
+@pytest.mark.parametrize(
+    ("attack", "finding"),
+    [("sphere[rows=500]", "partner_known_top1"), ("normchannel", "weight_error")],
+)
+def test_the_readme_quotes_identification(attack: str, finding: str, noise: str) -> None:
+    found = [Records(Path()).load(path) for path in RECORDS]
+    values = {
+        record.defense[0].config["tau"]: record.findings[finding].value
+        for record in found
+        if record.request.attack == attack and record.defense[0].config["noise"] == noise
+    }
+    assert len(values) == 6
+    digits = 3 if attack.startswith("sphere") else 2
+    quoted = " | ".join(f"{values[tau]:.{digits}g}" for tau in sorted(values, reverse=True))
+    assert quoted in (ROOT / "README.md").read_text(encoding="utf-8")
