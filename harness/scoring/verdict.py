@@ -28,11 +28,14 @@ class Told:
     findings: Mapping[str, Finding]
 
     @property
-    def sentences(self) -> list[str]:
-        """What of it is beyond chance, the strongest word first."""
+    def identifies(self) -> bool:
+        """Whether true candidates come first, or before false ones, more often than by chance."""
         found = self.identification
-        named = [_identified(found)] if found and _beyond(found) else []
-        return named + [_finding(name, each) for name, each in self.findings.items() if each.leaks]
+        if found is None:
+            return False
+        first = found.top1_ci is not None and found.top1_ci[0] > found.top1_chance
+        before = found.auc_ci is not None and found.auc_ci[0] > found.auc_chance
+        return first or before
 
 
 def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, Told] | None = None) -> str:
@@ -41,11 +44,7 @@ def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, Told] | None 
     `told` is what each attack, by name, found out besides images.
     """
     name, attacks = main_metric(privacy), told or {}
-    claims = [
-        f"The attack '{attack}' {sentence}."
-        for attack, each in attacks.items()
-        for sentence in each.sentences
-    ]
+    claims = [*_identifying(attacks), *_finding_out(attacks)]
     if name is not None:
         shown = _sentence(name, privacy[name])
         return " ".join([*claims, shown] if direction(privacy[name]) <= 0 else [shown, *claims])
@@ -69,11 +68,30 @@ def _nothing(privacy: Mapping[str, MetricScore], attacks: Mapping[str, Told]) ->
     return f"Nothing was scored ({'; '.join(reasons) or 'no metrics'}), so nothing is known."
 
 
-def _beyond(found: Identification) -> bool:
-    """Whether true candidates come first, or before false ones, more often than by chance."""
-    first = found.top1_ci is not None and found.top1_ci[0] > found.top1_chance
-    before = found.auc_ci is not None and found.auc_ci[0] > found.auc_chance
-    return first or before
+def _identifying(attacks: Mapping[str, Told]) -> list[str]:
+    """The attack that identifies best, and who else does."""
+    sure = {
+        name: told.identification
+        for name, told in attacks.items()
+        if told.identification and told.identifies
+    }
+    if not sure:
+        return []
+    best = max(sure, key=lambda name: sure[name].top1)
+    others = ", ".join(f"'{name}'" for name in sure if name != best)
+    also = f"; so do {others}" if others else ""
+    return [f"The attack '{best}' {_identified(sure[best])}{also}."]
+
+
+def _finding_out(attacks: Mapping[str, Told]) -> list[str]:
+    """What else was found that no guess finds; of who identifies, that said enough."""
+    return [
+        f"The attack '{name}' {_finding(finding, found)}."
+        for name, told in attacks.items()
+        if not told.identifies
+        for finding, found in told.findings.items()
+        if found.leaks
+    ]
 
 
 def _identified(found: Identification) -> str:

@@ -80,6 +80,13 @@ def test_what_else_was_found_is_told_where_it_beats_a_guess():
     assert verdict(NO_IMAGES, {"a": guess}).startswith("Nothing is shown to leak")
 
 
+def test_of_many_that_identify_the_best_speaks_for_all():
+    told = {"weak": Told(identified(top1=0.5), {}), "sphere": Told(identified(), {})}
+    text = verdict(NO_IMAGES, told)
+    assert text.startswith("The attack 'sphere' identifies")
+    assert text.endswith("; so do 'weak'.")
+
+
 def test_an_identification_comes_before_images_that_show_nothing():
     told = {"sphere": Told(identified(), {}), "blind": Told(CHANCE, {})}
     nothing = verdict({"snr_db": score(0.04, -0.1, 0.2)}, told)
