@@ -89,7 +89,7 @@ def by_tau(attack: str, value: str, taus: int = 6, **asked: object) -> str:
     found = [Records(Path()).load(path) for path in RECORDS]
     scores = {}
     for record in found:
-        named = record.request.attack == attack
+        named = record.privacy and record.request.attack == attack
         if named and all(getattr(record.request, k) == v for k, v in wanted.items()):
             mean = record.privacy["snr_db"].mean
             told = {"snr": mean, **record.diagnostics}[value]
