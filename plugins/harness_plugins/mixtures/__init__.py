@@ -6,6 +6,12 @@ from harness.api import Channel, Preparation
 
 _FACTORY = "harness_plugins.mixtures.prior:learn_prior"
 
+MIXTURE = frozenset({Channel.ENCODINGS, Channel.WEIGHTS, Channel.SOURCES, Channel.N_PRIVATE})
+"""What tells the whole mixture."""
+
+KNOWN_LAW = MIXTURE | {Channel.PUBLIC, Channel.ENCODER}
+"""And images of the attacker's own, to learn from and to encode by the owner's law."""
+
 PRIOR = Preparation(
     "gaussian-prior", _FACTORY, frozenset({Channel.PUBLIC}), constants={"mean": "public"}
 )

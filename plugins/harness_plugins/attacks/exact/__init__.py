@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.api import AttackSpec, Channel, Control, hookimpl
+from harness.api import AttackSpec, Control, hookimpl
+from harness_plugins.mixtures import MIXTURE
 from harness_plugins.mixtures.options import OfSubspace
 
 
@@ -22,9 +23,7 @@ def harness_attacks() -> list[AttackSpec]:
             "theorem 4.1: the estimator whose error T_i bounds",
             factory="harness_plugins.attacks.exact.attack:Exact",
             config=ExactConfig,
-            needs=(
-                frozenset({Channel.ENCODINGS, Channel.WEIGHTS, Channel.SOURCES, Channel.N_PRIVATE}),
-            ),
+            needs=(MIXTURE,),
             linear="yes",
             controls=(
                 Control("none", "fashion-mini", "snr_db", 60.0),

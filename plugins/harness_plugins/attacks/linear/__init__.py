@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from harness.api import AttackSpec, Channel, Config, Control, hookimpl
+from harness_plugins.mixtures import MIXTURE
 
 _PAPER: dict[str, Any] = {"steps": 200, "lr": 0.05, "lambda_tv": 1e-3, "lambda_2": 1e-4}
 
@@ -38,7 +39,7 @@ def harness_attacks() -> list[AttackSpec]:
             factory="harness_plugins.attacks.linear.invert:Linear",
             config=LinearConfig,
             needs=(
-                frozenset({Channel.ENCODINGS, Channel.WEIGHTS, Channel.SOURCES, Channel.N_PRIVATE}),
+                MIXTURE,
                 frozenset({Channel.FEATURES, Channel.FEATURE_ENCODER, Channel.PUBLIC}),
             ),
             linear="yes",

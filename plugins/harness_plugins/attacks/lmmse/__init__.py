@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.api import AttackSpec, Channel, Control, hookimpl
-from harness_plugins.mixtures import PRIOR_BY_OPTION
+from harness_plugins.mixtures import KNOWN_LAW, PRIOR_BY_OPTION
 from harness_plugins.mixtures.options import OfPrior
 
 
@@ -24,18 +24,7 @@ def harness_attacks() -> list[AttackSpec]:
             "here for the first time, against the attack of singularized mixup's section 5",
             factory="harness_plugins.attacks.lmmse.attack:Lmmse",
             config=LmmseConfig,
-            needs=(
-                frozenset(
-                    {
-                        Channel.ENCODINGS,
-                        Channel.WEIGHTS,
-                        Channel.SOURCES,
-                        Channel.PUBLIC,
-                        Channel.N_PRIVATE,
-                        Channel.ENCODER,
-                    }
-                ),
-            ),
+            needs=(KNOWN_LAW,),
             optional=frozenset({Channel.LABELS}),
             preparations=(PRIOR_BY_OPTION,),
             linear="optimal",

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
-from harness.api import AttackSpec, Channel, Config, Control, hookimpl
+from harness.api import AttackSpec, Channel, Control, hookimpl
 from harness_plugins.mixtures import PRIOR
+from harness_plugins.mixtures.options import OfSubspace
 
 
-class MatchedFilterConfig(Config):
-    """Where the filter works."""
+class MatchedFilterConfig(OfSubspace):
+    """Where the filter works, and how long."""
 
-    subspace: Literal["auto", "none"] = Field(
-        default="auto",
-        description="auto: where the encoder resized images before it added noise, encodings are "
-        "first projected on what resized images can be; none: they are merely resized back",
-    )
     sweeps: int = Field(
         default=5,
         ge=0,

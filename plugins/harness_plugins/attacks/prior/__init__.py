@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from harness.api import AttackSpec, Channel, Config, Control, Preparation, hookimpl
-from harness_plugins.mixtures import PRIOR_BY_OPTION
+from harness.api import AttackSpec, Channel, Control, Preparation, hookimpl
+from harness_plugins.mixtures import KNOWN_LAW, PRIOR_BY_OPTION
+from harness_plugins.mixtures.options import OfPrior
 
 DENOISER = Preparation(
     "denoiser",
@@ -23,15 +24,9 @@ _PAPER: dict[str, Any] = {"base": 48, "epochs": 40, "images": 100_000}
 _CONTROL: dict[str, Any] = {"private_size": 200, "public_size": 1500}
 
 
-class PriorConfig(Config):
-    """The denoiser, and how often it is asked."""
+class PriorConfig(OfPrior):
+    """How images are modelled; the denoiser, and how often it is asked."""
 
-    mean: Literal["class", "public"] = Field(
-        default="class", description="what the linear estimate is centred on, as in lmmse"
-    )
-    subspace: Literal["auto", "none"] = Field(
-        default="auto", description="where encodings are of resized images, as in lmmse"
-    )
     steps: int = Field(
         default=12, ge=0, le=100, description="turns of denoising and solving, at the most"
     )
@@ -56,18 +51,7 @@ def harness_attacks() -> list[AttackSpec]:
             "Image Restoration with Deep Denoiser Prior, section III",
             factory="harness_plugins.attacks.prior.attack:PriorAttack",
             config=PriorConfig,
-            needs=(
-                frozenset(
-                    {
-                        Channel.ENCODINGS,
-                        Channel.WEIGHTS,
-                        Channel.SOURCES,
-                        Channel.PUBLIC,
-                        Channel.N_PRIVATE,
-                        Channel.ENCODER,
-                    }
-                ),
-            ),
+            needs=(KNOWN_LAW,),
             optional=frozenset({Channel.LABELS}),
             preparations=(PRIOR_BY_OPTION, DENOISER),
             effort="epochs",

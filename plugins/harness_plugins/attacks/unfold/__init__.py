@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from harness.api import AttackSpec, Channel, Control, hookimpl
-from harness_plugins.mixtures import PRIOR
+from harness.api import AttackSpec, Control, hookimpl
+from harness_plugins.mixtures import KNOWN_LAW, PRIOR
 from harness_plugins.signs import DEMASKING, UNFOLDING, SignConfig
 
 
@@ -46,18 +46,7 @@ def harness_attacks() -> list[AttackSpec]:
             "last stage, and a learned prior of signs; the signed way is this benchmark's own",
             factory="harness_plugins.attacks.unfold.attack:Unfold",
             config=UnfoldConfig,
-            needs=(
-                frozenset(
-                    {
-                        Channel.ENCODINGS,
-                        Channel.WEIGHTS,
-                        Channel.SOURCES,
-                        Channel.N_PRIVATE,
-                        Channel.PUBLIC,
-                        Channel.ENCODER,
-                    }
-                ),
-            ),
+            needs=(KNOWN_LAW,),
             preparations=(PRIOR, DEMASKING, UNFOLDING),
             effort="sweeps",
             controls=(
