@@ -322,8 +322,10 @@ def main() -> None:
     if asked.json:
         print(json.dumps({"side_by_side": together, "alone": large}, indent=1))
         return
-    report_together(together)
-    report_alone(large)
+    if together:
+        report_together(together)
+    if large:
+        report_alone(large)
 
 
 if __name__ == "__main__":
