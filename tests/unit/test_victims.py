@@ -12,8 +12,16 @@ from harness.stages.train import train
 from harness.stages.training import cut_at
 from harness_plugins.victims.normalisation import normalisation
 
-NAMES = ["cnn", "mlp", "lenet5", "resnet18"]
-NARROW = {"cnn": {"width": 4}, "mlp": {"width": 8}, "lenet5": {}, "resnet18": {"width": 4}}
+NARROW = {
+    "cnn": {"width": 4},
+    "mlp": {"width": 8},
+    "lenet5": {},
+    "resnet18": {"width": 4},
+    "lenet_sigmoid": {},
+    "strided": {"width": 4},
+    "convnet6": {"width": 4},
+}
+NAMES = list(NARROW)
 
 
 @pytest.mark.parametrize("name", NAMES)
