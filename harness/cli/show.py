@@ -10,34 +10,56 @@ import click
 from harness.cli.options import epilog, json_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.record import RunRecord
     from harness.store.records import Records
+
+PICTURE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(
     "show",
-    epilog=epilog("harness show 3f2a91", "harness show 3f2a91 77c0de 90ab12 --panel tau.png"),
+    epilog=epilog(
+        "harness show 3f2a91",
+        "harness show 3f2a91 77c0de 90ab12 --panel tau.png",
+        "harness show 3f2a91 77c0de 90ab12 --plane plane.png --metric ssim",
+    ),
 )
 @click.argument("records", nargs=-1, required=True)
 @click.option(
     "--panel",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PICTURE,
     help="Where to draw one target across several records.  [default: panel.png]",
 )
 @click.option("--target", type=click.IntRange(min=0), help="Which target the panel shows.")
+@click.option("--plane", type=PICTURE, help="Where to draw accuracy against leakage.")
+@click.option("--metric", help="The leakage of the plane.  [default: snr_db, if scored]")
 @json_option
 def command(
-    records: tuple[str, ...], panel: Path | None, target: int | None, as_json: bool
+    records: tuple[str, ...],
+    panel: Path | None,
+    target: int | None,
+    plane: Path | None,
+    metric: str | None,
+    as_json: bool,
 ) -> None:
     """Show records again, by id, by the beginning of an id, or by file.
 
     Several records that differ in their defense's options give a panel: one target, its release
     and its reconstruction in every record. Masks, partners and noise directions are the same
     for one seed, so that only the options differ.
+
+    With --plane, records of one attack give a plot of the victim's accuracy against what leaks.
+    Short marks are what the best guess without the release reaches, the broken line is the
+    accuracy without protection. Points of one defense are joined in the order of the option that
+    differs.
     """
     from harness.store import cache_root
     from harness.store.records import Records
 
+    if metric and not plane:
+        raise click.UsageError("--metric is for --plane: say where to draw it.")
     kept = Records(cache_root())
     found = [kept.find(text) for text in records]
     if as_json:
@@ -45,7 +67,9 @@ def command(
         click.echo(lines[0] if len(lines) == 1 else f"[{','.join(lines)}]")
         return
     _print_all(found, kept)
-    if len(found) > 1 or panel:
+    if plane:
+        _draw_plane(found, metric, plane)
+    if panel or (len(found) > 1 and not plane):
         from harness.engines.pictures import draw_panel
 
         drawn = draw_panel(kept.root, found, panel or Path("panel.png"), target)
@@ -58,3 +82,11 @@ def _print_all(found: list[RunRecord], kept: Records) -> None:
     for record in found:
         print_report(record, kept)
         click.echo()
+
+
+def _draw_plane(found: Sequence[RunRecord], metric: str | None, path: Path) -> None:
+    from harness.leaderboard.chart import draw_plane
+    from harness.leaderboard.plane import make_plane
+
+    draw_plane(path, make_plane(found, metric))
+    click.echo(f"plane    {path}")

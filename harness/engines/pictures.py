@@ -12,12 +12,14 @@ from torch import Tensor
 
 from harness.api import ReleaseKind, Splits, UsageError
 from harness.engines.codec import SCORE, unpack_release, unpack_splits
+from harness.leaderboard.apart import differing, written
 from harness.leaderboard.gallery import Column, choose_targets, gallery, panel
 from harness.record import RunRecord
 from harness.rng import KeyedStream, board_key
 from harness.scoring.nulls import CLASS_MEAN, make_nulls
 from harness.scoring.verdict import main_metric
 from harness.scoring.worst import BEST_OF_NULLS
+from harness.stages.heldout import held_out
 from harness.store import Artifact, Store
 from harness.store.records import Records
 
@@ -32,6 +34,7 @@ class Stored:
 
     record: RunRecord
     splits: Splits
+    """As the judge has them: of held-out targets, those are the private images."""
     released: Tensor | None
     """[n, *shape]: round 0, by primary private image; None where it cannot be shown."""
     recovered: Tensor
@@ -95,14 +98,17 @@ def read_stored(root: Path, record: RunRecord) -> Stored:
     """Read what a record's pictures need; UsageError if the cache no longer has it."""
     store = Store(root)
     found = {stage: _artifact(store, record, stage) for stage in ("load", "release", "judge")}
+    recovered = found["judge"].tensors["images"]
     splits = unpack_splits(found["load"])
+    if record.request.targets_from == "heldout":
+        splits = held_out(splits, len(recovered))
     scores = {
         name.removeprefix(SCORE): values
         for name, values in found["judge"].tensors.items()
         if name.startswith(SCORE)
     }
     released = _by_primary(found["release"], len(splits.private))
-    return Stored(record, splits, released, found["judge"].tensors["images"], scores)
+    return Stored(record, splits, released, recovered, scores)
 
 
 def _artifact(store: Store, record: RunRecord, stage: str) -> Artifact:
@@ -153,7 +159,8 @@ def draw_gallery(root: Path, record: RunRecord) -> Path | None:
 
 
 def _heading(record: RunRecord) -> str:
-    return f"{record.request.defense} × {record.request.attack} on {record.dataset.name}"
+    on = "held-out images of " if record.request.targets_from == "heldout" else ""
+    return f"{record.request.defense} × {record.request.attack} on {on}{record.dataset.name}"
 
 
 def choose(stored: Stored) -> list[tuple[str, int]]:
@@ -197,11 +204,8 @@ def _check_comparable(stored: Sequence[Stored]) -> None:
 
 def _difference(record: RunRecord, records: Sequence[RunRecord]) -> str:
     """What sets a record apart: the options that differ among the records."""
-    configs = [_options(each) for each in records]
-    own = _options(record)
-    differing = [name for name in own if len({str(c.get(name)) for c in configs}) > 1]
-    parts = [f"{name}={_short(own[name])}" for name in differing]
-    return "\n".join(parts) or record.id[:8]
+    names = differing([_options(each) for each in records])
+    return "\n".join(written(_options(record), names)) or record.id[:8]
 
 
 def _options(record: RunRecord) -> dict[str, Any]:
@@ -209,7 +213,3 @@ def _options(record: RunRecord) -> dict[str, Any]:
     for used in record.defense:
         options |= {"defense": used.name} | used.config
     return options
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.store.paths import write_atomically
+from harness.leaderboard.png import write_png
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +23,6 @@ CELL, GAP = 1.35, 0.1  # inches: one picture, and the space between two
 LEFT, RIGHT, BOTTOM = 1.45, 0.2, 0.42
 LINE, AIR = 0.17, 0.16  # inches: one line of text, and the space around a block of lines
 LETTER = 0.1
-DPI = 160
 CONTRAST = (1, 99)
 """Percentiles of a released image that become black and white."""
 
@@ -72,14 +70,7 @@ def panel(path: Path, columns: Sequence[Column], heading: str = "") -> None:
 
     Written whole or not at all; the same input gives the same bytes.
     """
-    import matplotlib
-
-    buffer = BytesIO()
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a reader's own style must not change the bytes
-        figure = _draw(columns, heading)
-        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    write_atomically(path, buffer.getvalue())
+    write_png(path, lambda: _draw(columns, heading))
 
 
 def choose_targets(
