@@ -162,6 +162,7 @@ class Keys:
         """Key of what a stack releases."""
         request = self.cell.request
         trained = kind is not ReleaseKind.ENCODINGS
+        held_out = self.cell.held_out and kind is ReleaseKind.FEATURES
         return self._key(
             "release",
             splits=self.load,
@@ -178,6 +179,7 @@ class Keys:
             ]
             if kind is ReleaseKind.GRADIENTS
             else None,
+            held_out=[request.targets] if held_out else None,
             seed=request.seed,
             owner=self.owner,
             hardware=self._hardware() if trained else None,
@@ -277,7 +279,7 @@ class Keys:
             reconstruction=self.attack_of(plan),
             metrics=metrics,
             unavailable=dict(self.cell.unavailable),
-            targets=self.cell.request.targets,
+            targets=[self.cell.request.targets_from, self.cell.request.targets],
             seed=self.cell.request.seed,
         )
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from harness.api.errors import UsageError
 from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel, release_kind
+from harness.api.plugins import Config
 from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
 from harness.registry import Registry
 from harness.request import Request
@@ -107,7 +108,9 @@ class Cell:
     def protocol(self) -> dict[str, int | str]:
         """How the release is made, as far as an attacker is told."""
         request = self.request
-        known: dict[str, int | str] = {"rounds": request.rounds, "space": request.space}
+        encoded = self.encoding is not None or self.kind is ReleaseKind.ENCODINGS
+        rounds = request.rounds if encoded else 1
+        known: dict[str, int | str] = {"rounds": rounds, "space": request.space}
         if self.kind is not ReleaseKind.GRADIENTS:
             return known
         return {
@@ -116,6 +119,11 @@ class Cell:
             "victim_epochs": request.victim_epochs,
             "bn_mode": request.bn_mode,
         }
+
+    @property
+    def held_out(self) -> bool:
+        """Whether attacks are judged on images that the victim was not trained on."""
+        return self.request.targets_from == "heldout"
 
     @property
     def hides_signs(self) -> bool:
@@ -208,12 +216,21 @@ def _check_alone(defenses: tuple[Resolved, ...]) -> None:
 def _with_attacks(cell: Cell, registry: Registry) -> Cell:
     if cell.request.only == "utility":
         return cell
+    if cell.held_out and cell.request.release not in (None, ReleaseKind.FEATURES):
+        return replace(cell, reason=_never_released(cell.request.release))
     if cell.attack.spec.members:
         return _with_members(cell, registry)
     chosen = _attack_plan(cell, cell.attack, _kinds(cell))
     if isinstance(chosen, str):
         return replace(cell, reason=chosen)
     return replace(cell, main=chosen, companions=_companions(cell, chosen, registry))
+
+
+def _never_released(kind: str) -> str:
+    return (
+        f"held-out images are not trained on, so the owner has no {kind} of them, only features; "
+        "leave --release at features, or --targets-from at private"
+    )
 
 
 def _with_members(cell: Cell, registry: Registry) -> Cell:
@@ -247,8 +264,11 @@ def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
     """Kinds of release in which every defense of the stack has a part, in order of preference.
 
     Encodings leave before anything is trained: defenses of training and of gradients do not
-    touch them. A gradient defense guards gradients first, though features feel it too.
+    touch them. A gradient defense guards gradients first, though features feel it too. Of
+    held-out images there are features alone.
     """
+    if cell.held_out:
+        return (ReleaseKind.FEATURES,)
     if cell.request.release is not None:
         return (ReleaseKind(cell.request.release),)
     stages = {defense.spec.stage for defense in cell.defenses}
@@ -272,8 +292,14 @@ def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -
     options = [needs for needs in readable if release_kind(needs) is kind]
     for needs in options:
         if needs <= grants & CARRIED[kind]:
-            return AttackPlan(attack, kind, needs | (attack.spec.optional & grants & CARRIED[kind]))
+            wanted = attack.spec.optional - _forgone(attack)
+            return AttackPlan(attack, kind, needs | (wanted & grants & CARRIED[kind]))
     return _missing(attack.spec, options, cell.threat_model)
+
+
+def _forgone(attack: Resolved) -> frozenset[Channel]:
+    """Channels that the options of an attack leave out; those of strangers may know of none."""
+    return attack.config.forgoes() if isinstance(attack.config, Config) else frozenset()
 
 
 def _granted_kind(readable: list[frozenset[Channel]], grants: frozenset[Channel]) -> ReleaseKind:
@@ -311,7 +337,8 @@ def _unreadable(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) ->
     stack = "+".join(defense.name for defense in cell.defenses)
     reads = " or ".join(dict.fromkeys(release_kind(needs) for needs in attack.spec.needs))
     wanted = " or ".join(kinds)
-    return f"'{attack.name}' reads {reads}; what is released under '{stack}' here is {wanted}"
+    of = " of held-out images" if cell.held_out else ""
+    return f"'{attack.name}' reads {reads}; what is released under '{stack}' here is {wanted}{of}"
 
 
 def _missing(

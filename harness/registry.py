@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from harness.api.specs import (
 )
 
 GROUP = "harness.plugins"
+MARKER = f"{hooks.PROJECT}_impl"
 OWN_DISTRIBUTION = "encoding-harness"
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 FACTORY = re.compile(r"[\w.]+:\w+")
@@ -158,7 +158,8 @@ class Registry:
 
     def add(self, kind: str, spec: Any, origin: Origin) -> None:
         """Take one declaration, or note why not."""
-        fault = _fault(kind, spec) or self._collision(kind, spec.name)
+        own = origin.distribution == OWN_DISTRIBUTION
+        fault = _fault(kind, spec, own) or self._collision(kind, spec.name)
         if fault:
             self.problems.append(Problem(origin, fault))
             return
@@ -172,8 +173,12 @@ class Registry:
         return f"its {noun} '{name}' is refused: {taken.origin} has that name already"
 
 
-def _fault(kind: str, spec: Any) -> str | None:
-    """Why a declaration cannot be used, or None."""
+def _fault(kind: str, spec: Any, own: bool) -> str | None:
+    """Why a declaration cannot be used, or None.
+
+    That the built-in presets fit is left to the tests: to ask would have pydantic compile every
+    built-in config for every command.
+    """
     wanted = KINDS[kind]
     if not isinstance(spec, wanted):
         return f"harness_{kind} must return {wanted.__name__} objects; it returned {spec!r}"
@@ -183,6 +188,7 @@ def _fault(kind: str, spec: Any) -> str | None:
         faults = (
             _factory_fault,
             _config_fault,
+            *(() if own else (_preset_fault,)),
             _stage_fault,
             _needs_fault,
             _preparation_fault,
@@ -202,6 +208,10 @@ def _factory_fault(spec: Spec) -> str | None:
 def _config_fault(spec: Spec) -> str | None:
     if not (isinstance(spec.config, type) and issubclass(spec.config, BaseModel)):
         return f"'{spec.name}': config must be a pydantic model class; it is {spec.config!r}"
+    return None
+
+
+def _preset_fault(spec: Spec) -> str | None:
     for name, preset in {"default": {}, **spec.presets}.items():
         try:
             spec.config.model_validate(preset)
@@ -261,6 +271,13 @@ def _effort_fault(spec: Spec) -> str | None:
     return None
 
 
+def _trace() -> str:
+    """The traceback of what is being handled; its module is needed only where something broke."""
+    import traceback
+
+    return traceback.format_exc()
+
+
 @cache
 def _label(distribution: Distribution | None) -> tuple[str, str]:
     """A distribution's name and version; asking it parses its metadata every time."""
@@ -284,9 +301,13 @@ def _import(point: EntryPoint, problems: list[Problem]) -> ModuleType | None:
             module: ModuleType = point.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001  a stranger's import may raise anything
         reason = f"cannot be imported: {type(error).__name__}: {error}"
-        problems.append(Problem(_origin(point), reason, traceback.format_exc()))
+        problems.append(Problem(_origin(point), reason, _trace()))
         return None
     return module
+
+
+def _is_marked(value: object) -> bool:
+    return hasattr(value, MARKER)
 
 
 def _misnamed(module: ModuleType) -> Iterator[str]:
@@ -295,7 +316,7 @@ def _misnamed(module: ModuleType) -> Iterator[str]:
     for name, value in vars(module).items():
         if not callable(value):
             continue
-        marked = hasattr(value, f"{hooks.PROJECT}_impl")
+        marked = _is_marked(value)
         if marked and name not in known:
             yield f"there is no hook '{name}'.{nearest(name, known)}"
         elif name in known and not marked:
@@ -316,7 +337,7 @@ def _declare(registry: Registry, kind: str, hook: Callable[[], Any], origin: Ori
         specs = list(hook())
     except Exception as error:  # noqa: BLE001  a stranger's hook may raise anything
         reason = f"harness_{kind} raised {type(error).__name__}: {error}"
-        registry.problems.append(Problem(origin, reason, traceback.format_exc()))
+        registry.problems.append(Problem(origin, reason, _trace()))
         return
     for spec in specs:
         _add(registry, kind, spec, origin)
@@ -327,7 +348,7 @@ def _add(registry: Registry, kind: str, spec: Any, origin: Origin) -> None:
         registry.add(kind, spec, origin)
     except Exception as error:  # noqa: BLE001  fields of any type, validators that raise anything
         reason = f"harness_{kind} declared {spec!r}: {type(error).__name__}: {error}"
-        registry.problems.append(Problem(origin, reason, traceback.format_exc()))
+        registry.problems.append(Problem(origin, reason, _trace()))
 
 
 def _register(registry: Registry, manager: pluggy.PluginManager, point: EntryPoint) -> None:
@@ -345,9 +366,18 @@ def _register(registry: Registry, manager: pluggy.PluginManager, point: EntryPoi
         _declare(registry, kind, hook, origin)
 
 
+class _Manager(pluggy.PluginManager):
+    """Asks pluggy only of what bears the marker; pluggy itself inspects every name of a module."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        """What the marker of a hook says, or None."""
+        marked = _is_marked(vars(plugin).get(name))
+        return super().parse_hookimpl_opts(plugin, name) if marked else None
+
+
 def build_registry(points: Iterable[EntryPoint]) -> Registry:
     """A registry of the plugins behind these entry points."""
-    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager = _Manager(hooks.PROJECT)
     manager.add_hookspecs(hooks)
     built = Registry()
     for point in sorted(points, key=_precedence):

@@ -58,7 +58,14 @@ class Request(BaseModel):
     private_size: Count | None = None
     public_size: Count | None = None
     test_size: Count | None = None
-    targets: Count | None = Field(None, description="how many private images are judged")
+    targets: Count | None = Field(
+        None, description="how many images are judged; if unset, all private or 100 held-out ones"
+    )
+    targets_from: Literal["private", "heldout"] = Field(
+        "private",
+        description="which images are judged: private ones, or test images, which the victim was "
+        "not trained on; those have features and no other release",
+    )
     batch_size: Count = Field(1, description="images per released gradient")
     victim_epochs: int = Field(1, ge=0, description="age of the model whose gradients leave")
     bn_mode: Literal["train", "eval"] = "train"
@@ -78,10 +85,12 @@ class Request(BaseModel):
 
     @model_validator(mode="after")
     def _targets_fit(self) -> Request:
-        if self.targets and self.targets > self.sizes.private:
+        split = "test" if self.targets_from == "heldout" else "private"
+        available: int = getattr(self.sizes, split)
+        if self.targets and self.targets > available:
             raise ValueError(
-                f"targets={self.targets} is more than the private images there are "
-                f"({self.sizes.private}); raise private_size or lower targets"
+                f"targets={self.targets} is more than the {split} images there are "
+                f"({available}); raise {split}_size or lower targets"
             )
         return self
 

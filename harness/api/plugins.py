@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Generic, Literal, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harness.api.assets import AssetFolder
 from harness.api.data import Collection, Samples, Scale
+from harness.api.knowledge import Channel
 from harness.api.randomness import Stream
 from harness.api.release import Encoded
 from harness.api.view import Budget, View
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 class Config(BaseModel):
     """The base of every plugin's config: frozen, finite, and no option it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    def forgoes(self) -> frozenset[Channel]:
+        """Optional channels that an attack with these options has no use for: it gets none."""
+        return frozenset()
 
 
 C = TypeVar("C", bound=BaseModel)
@@ -165,8 +170,10 @@ class Reconstruction:
 
     `images` [m, *view.shape], standardised. `targets` [m] int64 says which private image each
     one is meant to be, where `sources` told; `rows` [m] int64 says instead which encoding each
-    one decodes (round·n + row), judged against that encoding's primary image. With neither,
-    the judge matches them one to one. `diagnostics` are numbers for the record.
+    one decodes (round·n + row), judged against that encoding's primary image. `batches` [m]
+    int64 says of which released gradient each one is: within a batch the judge matches them one
+    to one with its primary images. With none of these, the judge matches all of them one to
+    one. `diagnostics` are numbers for the record.
 
     `claims` are findings that are no images. The judge scores these names, of the m things that
     `targets` or `rows` name (of all targets, or of the first m rows, where neither is given):
@@ -178,11 +185,15 @@ class Reconstruction:
     signs             [m, *shape] of ±1: of rows; of the mixture under its mask
     class_means       [classes, *shape], standardised
     p_values          [..., pairs]: of tests whose null hypothesis says that nothing leaks
+    inputs            [batches, b, *input shape]: what the model was given, as it was given, in
+                      any order within a batch; of gradients
+    batch_labels      [batches, b, classes]: the labels of each batch, in any order; of gradients
     """
 
     images: Tensor | None = None
     targets: Tensor | None = None
     rows: Tensor | None = None
+    batches: Tensor | None = None
     claims: Mapping[str, Tensor] = field(default_factory=dict)
     diagnostics: Mapping[str, float] = field(default_factory=dict)
 
@@ -212,6 +223,11 @@ class Dataset(Plugin[C]):
         """All images; large ones are memory-mapped: only the rows that are drawn are read."""
 
 
+def as_they_are(images: Tensor) -> Tensor:
+    """Images, unchanged."""
+    return images
+
+
 @dataclass(frozen=True)
 class Scene:
     """What a metric may know besides the pair it compares."""
@@ -221,7 +237,17 @@ class Scene:
     assets: AssetFolder
     decoys: Tensor
     """[m, c, h, w] in [0,1]: images to hide the truth among. The private images that are not
-    judged, and as many others as there are private ones."""
+    judged, and as many others as there are private ones; of held-out targets other test images."""
+    public: Samples
+    """The public images with their labels, uint8 or in [0,1], on the CPU."""
+    labels: Tensor
+    """[targets] int64: the class of each target; the truth given to `score` begins with the
+    first."""
+    classes: int
+    """How many classes there are."""
+    domain: Callable[[Tensor], Tensor] = as_they_are
+    """What was done to the images that `score` is given; one for absolute values, say, equals
+    another of the same scale. A metric that learns from `public` does it to those too."""
 
 
 class Metric(ABC):

@@ -53,7 +53,7 @@ class Release:
                secrets `weights`, `sources` [T,n,k] and what the defense keeps.
     features:  tensors `features` [n,...] and the encoder's state as `feature_encoder.*`.
     gradients: tensors `gradients.*` [batches,*shape], the model's state as `model.*`;
-               secrets `batch_labels` [batches,b,classes], `bn_statistics.*`, and
+               secrets `batch_labels` [batches,b,classes], `batch_inputs`, `bn_statistics.*`, and
                `weights`, `sources` [batches,b,k] of mixed batches.
     `resolved` is public: the parameters as they turned out, by defense name.
     """

@@ -141,7 +141,6 @@ class MetricSpec(Spec):
     assets: tuple[Asset, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
 class VictimSpec(Spec):
     """A victim; its config extends `Recipe`."""
 

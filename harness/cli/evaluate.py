@@ -14,6 +14,7 @@ CHOICES = {
     "release": ["encodings", "features", "gradients"],
     "preset": ["quick", "standard", "paper"],
     "only": ["privacy", "utility"],
+    "targets_from": ["private", "heldout"],
     "bn_mode": ["train", "eval"],
     "device": ["auto", "cpu", "cuda", "mps"],
 }
@@ -33,7 +34,11 @@ REQUEST_OPTIONS: dict[str, tuple[Any, str]] = {
     "private_size": (int, "Private images.  [default: by preset]"),
     "public_size": (int, "Public images.  [default: by preset]"),
     "test_size": (int, "Test images.  [default: by preset]"),
-    "targets": (int, "Private images to judge.  [default: all]"),
+    "targets": (int, "Images to judge; 100 if held out.  [default: all]"),
+    "targets_from": (
+        click.Choice(CHOICES["targets_from"]),
+        "Judge private images, or features of test images.  [default: private]",
+    ),
     "batch_size": (int, "Images per released gradient.  [default: 1]"),
     "victim_epochs": (int, "Age of the model whose gradients leave.  [default: 1]"),
     "bn_mode": (click.Choice(CHOICES["bn_mode"]), "BatchNorm for gradients.  [default: train]"),

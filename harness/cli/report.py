@@ -57,7 +57,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
 
 def _heading(record: RunRecord) -> str:
     stack = "+".join(_term(d.name, d.config, d.resolved) for d in record.defense)
-    size = f", {record.splits['targets']} targets" if record.splits else ""
+    held_out = "held-out " if record.request.targets_from == "heldout" else ""
+    size = f", {record.splits['targets']} {held_out}targets" if record.splits else ""
     rounds = f", {record.request.rounds} rounds" if record.request.rounds > 1 else ""
     attacked = "" if record.request.only == "utility" else f" × {record.attack.name}"
     return (

@@ -203,7 +203,7 @@ class Attacker:
         owner = self.owner
         with disk_errors(folder):
             stream = self.context.owner_stream
-            view(folder, frame, channels, owner.release, owner.splits, stream)
+            view(folder, frame, channels, owner.release, owner.truth, stream)
 
     def _encoder(self) -> Named | None:
         """The encoding defense with its parameters as they turned out."""

@@ -18,7 +18,7 @@ from harness.plan import AttackPlan
 from harness.registry import load_factory
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import Told, verdict
-from harness.stages.judge import NullScores, judge, score_nulls
+from harness.stages.judge import NO_HELP, Help, NullScores, judge, score_nulls
 from harness.store import Artifact
 
 
@@ -45,10 +45,17 @@ class Court:
     @cached_property
     def metrics(self) -> Mapping[str, tuple[MetricSpec, Metric | str]]:
         """Metrics ready to score, or why they cannot."""
-        splits, targets = self.owner.splits, self.owner.targets
-        others = splits.test.unit().images[: len(splits.private)]
-        decoys = torch.cat([splits.private[targets:].unit().images, others])
-        scene = Scene(splits.scale, self.context.device, self.context.assets, decoys)
+        truth, targets = self.owner.truth, self.owner.targets
+        others = truth.test[: len(truth.private)].unit().images
+        scene = Scene(
+            scale=truth.scale,
+            device=self.context.device,
+            assets=self.context.assets,
+            decoys=torch.cat([truth.private[targets:].unit().images, others]),
+            public=truth.public,
+            labels=truth.private.labels[:targets],
+            classes=len(truth.classes),
+        )
         return {spec.name: (spec, self._metric(spec, scene)) for spec in self.cell.metrics}
 
     def _metric(self, spec: MetricSpec, scene: Scene) -> Metric | str:
@@ -72,24 +79,25 @@ class Court:
 
     def _probe(self, metric: Metric) -> None:
         """Let a metric fail on a pair of images rather than in the middle of everybody's cell."""
-        pair = self.owner.splits.private[:2].unit().images.to(self.context.device)
-        if metric.unavailable(self.owner.splits.shape) is None:
+        truth = self.owner.truth
+        pair = truth.private[: min(2, self.owner.targets)].unit().images.to(self.context.device)
+        if metric.unavailable(truth.shape) is None:
             metric.score(pair, pair)
 
     @cached_property
     def _nulls(self) -> NullScores:
-        return self.nulls(0)
+        return self.nulls(NO_HELP)
 
-    def nulls(self, guesses: int) -> NullScores:
-        """The nulls, for attacks that left so many of their images to be matched."""
+    def nulls(self, told: Help) -> NullScores:
+        """The nulls, for attacks that left their images to be matched with so much help."""
         return score_nulls(
-            self.owner.splits,
+            self.owner.truth,
             self.owner.targets,
             metrics=self.metrics,
             stream=self.stream,
             device=self.context.device,
             signs_hidden=self.cell.hides_signs,
-            guesses=guesses,
+            told=told,
         )
 
     def _judge(self, plan: AttackPlan) -> Artifact:
@@ -97,9 +105,10 @@ class Court:
         with plugin_boundary("judge"):
             judgement = judge(
                 found,
-                self.owner.splits,
+                self.owner.truth,
                 self.owner.targets,
                 sources=self.owner.primary_sources(),
+                groups=self.owner.batches(),
                 metrics=self.metrics,
                 stream=self.stream,
                 device=self.context.device,
@@ -119,6 +128,7 @@ class Court:
             "findings": {n: f.model_dump(mode="json") for n, f in claimed.items()},
             "notes": list(judgement.notes),
             "unnamed": judgement.unnamed,
+            "grouped": judgement.grouped,
         }
         return pack_judgement(judgement, evidence.errors(judgement), facts)
 

@@ -25,7 +25,7 @@ from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore, Values, summarise
 from harness.scoring.verdict import Told, direction, main_metric, verdict
 from harness.scoring.worst import another_of_its_class, strongest, worst_case
-from harness.stages.judge import score_images
+from harness.stages.judge import NO_HELP, Help, score_images
 from harness.store import Artifact
 
 
@@ -125,10 +125,18 @@ class Ensemble:
         }
         return Artifact({**tensors, "images": _chosen(done, who)}, facts)
 
+    def _told(self, done: Mapping[str, Done]) -> Help:
+        """The most help that matching any member's images took."""
+        facts = [each.judged.facts for each in done.values()]
+        whole = max((f["unnamed"] for f in facts if not f["grouped"]), default=0)
+        if whole:
+            return Help(whole)
+        within = max(f["unnamed"] for f in facts)
+        return Help(within, self.owner.batches()) if within else NO_HELP
+
     def _values(self, done: Mapping[str, Done]) -> dict[str, Values]:
         """By metric, the worst case over attacks and that over nulls."""
-        guesses = max(each.judged.facts["unnamed"] for each in done.values())
-        nulls = self.court.nulls(guesses).per_image
+        nulls = self.court.nulls(self._told(done)).per_image
         misplaced = [self._misplaced(each) for each in done.values() if each.shown]
         values = {}
         for name, named in nulls.items():
@@ -142,11 +150,11 @@ class Ensemble:
 
     def _misplaced(self, each: Done) -> dict[str, Tensor]:
         """What an attack's answers score where they are given to others of their class."""
-        splits, targets = self.owner.splits, self.owner.targets
-        others = another_of_its_class(splits.private.labels[:targets])
+        truth, targets = self.owner.truth, self.owner.targets
+        others = another_of_its_class(truth.private.labels[:targets])
         scores = score_images(
             each.judged.tensors["images"][others],
-            splits,
+            truth,
             metrics=self.court.metrics,
             device=self.context.device,
             signs_hidden=self.cell.hides_signs,

@@ -12,7 +12,7 @@ from harness.api import CellFailed, Reconstruction, ReleaseKind, Samples
 from harness.engines.context import Context
 from harness.engines.owner import Owner
 from harness.rng import KeyedStream
-from harness.scoring.findings import Facts, Finding, findings
+from harness.scoring.findings import BatchFacts, Facts, Finding, batch_findings, findings
 from harness.scoring.identification import Identification, identification
 from harness.scoring.intervals import mean_intervals
 from harness.stages.judge import Judgement
@@ -34,7 +34,7 @@ class Evidence:
     @cached_property
     def facts(self) -> Facts:
         """The truth about weights, signs, sources and classes."""
-        splits, secrets = self.owner.splits, self.owner.release.secrets
+        splits, secrets = self.owner.truth, self.owner.release.secrets
         classes = len(splits.classes)
         private, public = (
             part.standardised(splits.scale) for part in (splits.private, splits.public)
@@ -66,15 +66,29 @@ class Evidence:
         return torch.where(flipped, -signs, signs).view(encodings.shape)
 
     def claimed(self, found: Reconstruction) -> dict[str, Finding]:
-        """Everything an attack claims of encodings."""
-        if not found.claims or self.owner.release.kind is not ReleaseKind.ENCODINGS:
+        """Everything an attack claims of encodings, or of batches of gradients."""
+        if not found.claims or self.owner.release.kind is ReleaseKind.FEATURES:
             return {}
+        if self.owner.release.kind is ReleaseKind.GRADIENTS:
+            return batch_findings(found.claims, self._batches)
         rows = len(self.facts.weights)
         merged: dict[str, Finding] = {}
         for name, claim in found.claims.items():
             count = len(claim) if claim.ndim else 1
             merged |= findings({name: claim}, _named(found, count, rows), self.facts)
         return merged
+
+    @property
+    def _batches(self) -> BatchFacts:
+        """The truth about what gradients were taken of."""
+        secrets = self.owner.release.secrets
+        labels = secrets["batch_labels"]
+        return BatchFacts(
+            inputs=secrets["batch_inputs"],
+            labels=labels.argmax(2),
+            classes=labels.shape[2],
+            stream=self.stream.stream(use="findings"),
+        )
 
     def identified(self, found: Reconstruction, attack: str) -> Identification | None:
         """How well the attack's candidate scores pick the true images, if it gave any."""
@@ -96,7 +110,7 @@ class Evidence:
         return self._errors(judgement.images.cpu())
 
     def _errors(self, images: Tensor) -> Tensor:
-        splits = self.owner.splits
+        splits = self.owner.truth
         truth = splits.private[: len(images)].standardised(splits.scale).images
         return (splits.scale.standardise(images) - truth).flatten(1).square().mean(1)
 
@@ -104,7 +118,7 @@ class Evidence:
         """What reconstructed images say besides metrics: pooled error, and signs under masks."""
         if not bool(judgement.found.any()):
             return {}
-        splits = self.owner.splits
+        splits = self.owner.truth
         mean = self.facts.guess.view(splits.shape)
         error = self.errors(judgement)
         guess = splits.scale.clamp(mean.expand(len(error), *splits.shape))

@@ -25,6 +25,7 @@ from harness.rng import KeyedStream
 from harness.scoring.separability import LARGEST, separability
 from harness.selector import Resolved
 from harness.stages.embed import embed
+from harness.stages.heldout import held_out
 from harness.stages.inference import outputs
 from harness.stages.load import SplitSizes, load
 from harness.stages.release import ReleaseProtocol, release, standardised
@@ -119,9 +120,21 @@ class Owner:
         with plugin_boundary(resolved.name):
             return dataset.load(self.context.assets)
 
+    @cached_property
+    def truth(self) -> Splits:
+        """The splits as the judge has them: `private` are the images that attacks are judged on.
+
+        Where those are held out, `test` has none of them.
+        """
+        if not self.cell.held_out:
+            return self.splits
+        return held_out(self.splits, self.cell.request.targets)
+
     @property
     def targets(self) -> int:
-        """How many private images are judged: of gradients, no more than batches hold."""
+        """How many images are judged: of gradients, no more than batches hold."""
+        if self.cell.held_out:
+            return len(self.truth.private)
         if self.cell.kind is ReleaseKind.GRADIENTS:
             return min(self._wanted, self._batches * self.cell.request.batch_size)
         return self._wanted
@@ -206,6 +219,7 @@ class Owner:
                 board=self.context.board.stream(stage="release"),
                 device=self.context.device,
                 progress=progress,
+                held_out=self.truth.private if self.cell.held_out else None,
             )
         return pack_release(made)
 
@@ -313,6 +327,12 @@ class Owner:
         axes = {"repeat": repeat} if repeat else {}
         context = self.context
         return (context.owner_stream if secret else context.board).stream(stage="train", **axes)
+
+    def batches(self) -> Tensor | None:
+        """[batches, b]: the primary private images of each released gradient."""
+        if self.cell.kind is not ReleaseKind.GRADIENTS:
+            return None
+        return self.release.secrets["sources"][..., 0]
 
     def primary_sources(self) -> Tensor | None:
         """[rounds·n]: the primary private image of each encoding."""

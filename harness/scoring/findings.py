@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.api import CellFailed, Stream
 from harness.scoring.intervals import Interval, mean_intervals, proportion_interval
+from harness.scoring.matching import assign_within
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,6 +19,8 @@ LEVEL = 0.05
 """Tests are held to this level."""
 BY_IMAGES = frozenset({"squared_error", "image_sign_accuracy"})
 """Findings that say of images what metrics say too."""
+DRAWS = 200
+"""Random guesses of a batch's labels that chance is a mean of."""
 
 
 class Finding(BaseModel):
@@ -87,21 +90,81 @@ def findings(claims: Mapping[str, Tensor], rows: Tensor, facts: Facts) -> dict[s
     return found
 
 
+@dataclass(frozen=True)
+class BatchFacts:
+    """What claims on batches are compared with.
+
+    `inputs` [batches, b, *shape] of the model, and `labels` [batches, b], the leading ones, of
+    so many `classes`.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    classes: int
+    stream: Stream
+
+
+def batch_findings(claims: Mapping[str, Tensor], facts: BatchFacts) -> dict[str, Finding]:
+    """Every claim on released gradients; CellFailed where one is not what its name says."""
+    judges = {"batch_labels": _batch_labels, "inputs": _inputs}
+    found: dict[str, Finding] = {}
+    for name in sorted(judges.keys() & claims.keys()):
+        if not bool(claims[name].isfinite().all()):
+            raise CellFailed(f"the attack claims {name} that are not all finite")
+        found |= judges[name](claims[name].cpu(), facts)
+    return found
+
+
+def _batch_labels(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
+    """Share of each batch's leading labels that were told, however often each comes."""
+    batches, size = facts.labels.shape
+    _require("batch_labels", claim, (batches, size, facts.classes))
+    shares = _overlap(claim.argmax(2), facts)
+    value, ci = _mean(shares, facts.stream, "batch_labels")
+    stream = facts.stream.stream(use="label chance")
+    guesses = stream.integers(facts.classes, DRAWS * batches * size).view(DRAWS, batches, size)
+    chance = sum(float(_overlap(guess, facts).mean()) for guess in guesses) / DRAWS
+    return {"label_accuracy": Finding(value=value, ci=ci, chance=chance, n=batches)}
+
+
+def _overlap(guess: Tensor, facts: BatchFacts) -> Tensor:
+    """[batches]: how many of a batch's labels are in the guess, counting repeats, of all."""
+    from torch.nn.functional import one_hot
+
+    own, told = (one_hot(each, facts.classes).sum(1) for each in (facts.labels, guess))
+    return own.minimum(told).sum(1).double() / facts.labels.shape[1]
+
+
+def _inputs(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
+    """SNR of what the model was given, matched one to one within each batch; zeros score 0."""
+    import torch
+
+    batches, size = facts.inputs.shape[:2]
+    _require("inputs", claim, tuple(facts.inputs.shape))
+    true, told = (each.float().flatten(2) for each in (facts.inputs, claim))
+    groups = torch.arange(batches * size).view(batches, size)
+    each = torch.arange(batches).repeat_interleave(size)
+    order = assign_within(told.flatten(0, 1), true.flatten(0, 1), each, groups)
+    found = _snr(told.flatten(0, 1), true.flatten(0, 1)[order])
+    value, ci = _mean(found, facts.stream, "inputs")
+    return {"input_snr_db": Finding(value=value, ci=ci, chance=0.0, unit="dB", n=len(found))}
+
+
 def _require(name: str, claim: Tensor, shape: tuple[int, ...]) -> None:
     if tuple(claim.shape) != shape:
         raise CellFailed(f"the attack claims {name} of shape {tuple(claim.shape)}; wanted {shape}")
 
 
-def _mean(values: Tensor, facts: Facts, use: str) -> tuple[float, Interval | None]:
+def _mean(values: Tensor, stream: Stream, use: str) -> tuple[float, Interval | None]:
     column = values.double().view(-1, 1).numpy()
-    return float(values.double().mean()), mean_intervals(column, facts.stream.stream(use=use))[0]
+    return float(values.double().mean()), mean_intervals(column, stream.stream(use=use))[0]
 
 
 def _weights(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
     """Mean absolute error, beside that of the best constant; and correlation."""
     _require("weights", claim, (len(rows),))
     true, claim = facts.weights[rows].double(), claim.double()
-    error, ci = _mean((claim - true).abs(), facts, "weights")
+    error, ci = _mean((claim - true).abs(), facts.stream, "weights")
     constant = float((true - true.median()).abs().mean())
     found = {
         "weight_error": Finding(
@@ -122,7 +185,7 @@ def _signs(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
         return {}
     true = facts.signs(rows)
     _require("signs", claim, tuple(true.shape))
-    share, ci = _mean((claim.sign() == true).flatten(1).float().mean(1), facts, "signs")
+    share, ci = _mean((claim.sign() == true).flatten(1).float().mean(1), facts.stream, "signs")
     guess = facts.guess.sign().view(1, -1)
     chance = float((true.flatten(1) == guess).float().mean()) if _same(guess, true) else 0.5
     return {"sign_accuracy": Finding(value=share, ci=ci, chance=chance, n=len(rows))}
@@ -140,7 +203,7 @@ def _class_means(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
     own, public = (
         _snr(found[there], true) for found in (claim.flatten(1), facts.public_prototypes)
     )
-    value, ci = _mean(own, facts, "class_means")
+    value, ci = _mean(own, facts.stream, "class_means")
     chance = float(public.mean())
     return {"class_mean_snr_db": Finding(value=value, ci=ci, chance=chance, unit="dB", n=len(true))}
 
@@ -160,7 +223,7 @@ def _p_values(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
     if claim.numel() == 0 or bool(((claim < 0) | (claim > 1)).any()):
         raise CellFailed("the attack claims p_values that are not between 0 and 1")
     pairs = (claim < LEVEL).double().reshape(-1, claim.shape[-1] if claim.ndim else 1).mean(0)
-    share, ci = _mean(pairs, facts, "p_values")
+    share, ci = _mean(pairs, facts.stream, "p_values")
     return {"rejection_rate": Finding(value=share, ci=ci, chance=LEVEL, n=len(pairs))}
 
 

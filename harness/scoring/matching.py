@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.api import CellFailed, Reconstruction, Scale
@@ -20,11 +20,13 @@ class Matched:
     `images` [n_private, c, h, w] float32 in [0,1], zeros where there is none; `found`
     [n_private] bool says where there is one. `unnamed` is how many reconstructions the truth
     had to be consulted for, because the attack did not name their targets; 0 if it did.
+    `grouped`: it was consulted only about the order within batches that the attack did name.
     """
 
     images: Tensor
     found: Tensor
     unnamed: int = 0
+    grouped: bool = False
 
 
 def match(
@@ -33,20 +35,54 @@ def match(
     scale: Scale,
     sources: Tensor | None = None,
     attack: str = "",
+    groups: Tensor | None = None,
 ) -> Matched:
     """Give each private image (`truth` [n, c, h, w] in [0,1]) at most one reconstruction.
 
-    `sources` [rounds·n] is the primary private image of each encoding, for `rows`. Raises
-    CellFailed, naming the attack, where what it returned cannot be judged.
+    `sources` [rounds·n] is the primary private image of each encoding, for `rows`; `groups`
+    [batches, b] those of each released gradient, for `batches`. Raises CellFailed, naming the
+    attack, where what it returned cannot be judged.
     """
     who = f"attack '{attack}'" if attack else "the attack"
     try:
         images = _unit(_checked(reconstruction, truth), scale, truth)
+        if reconstruction.batches is not None:
+            return _within(reconstruction, images, truth, groups)
         named = _named(reconstruction, len(images), len(truth), sources)
     except ValueError as error:
         raise CellFailed(f"{who} returned {error}") from None
     targets = assign(images, truth) if named is None else named
     return _scatter(images, targets, truth, unnamed=len(images) if named is None else 0)
+
+
+def _within(
+    reconstruction: Reconstruction, images: Tensor, truth: Tensor, groups: Tensor | None
+) -> Matched:
+    """Matched one to one within each batch; where batches hold one image, that is a name."""
+    batches = reconstruction.batches
+    if groups is None or batches is None:
+        raise ValueError("`batches`, but this release has no gradients to count")
+    if reconstruction.targets is not None or reconstruction.rows is not None:
+        raise ValueError("`batches` beside `targets` or `rows`; one of them says what is meant")
+    batches = _indices("batches", batches, len(images), len(groups))
+    most = int(batches.bincount(minlength=1).max())
+    if most > groups.shape[1]:
+        raise ValueError(f"{most} images of one batch; batches hold {groups.shape[1]}")
+    targets = _distinct(assign_within(images, truth, batches, groups))
+    alone = groups.shape[1] == 1
+    matched = _scatter(images, targets, truth, unnamed=0 if alone else len(images))
+    return replace(matched, grouped=not alone)
+
+
+def assign_within(images: Tensor, truth: Tensor, batches: Tensor, groups: Tensor) -> Tensor:
+    """As `assign`, each image among the members `groups[batch]` of its batch alone."""
+    targets = batches.clone()
+    for batch in sorted(set(batches.tolist())):
+        own = (batches == batch).nonzero().flatten()
+        members = groups[batch]
+        here = truth[members.to(truth.device)]
+        targets[own] = members[assign(images[own.to(images.device)], here)]
+    return targets
 
 
 def assign(images: Tensor, truth: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ with the private images; the private images left over keep the null's guess for 
 for the class means too. They do name their target, by its label; but that naming is one of the
 assignments the matching may choose, so matching can only bring them nearer, and the null stays
 the strongest that the same help allows. The mean image and the mean colour are one guess for
-all: nothing changes.
+all: nothing changes. Where an attack named the batch of each image, nulls are matched within
+batches likewise.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.api import Samples, Stream
-from harness.scoring.matching import assign
+from harness.scoring.matching import assign, assign_within
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,6 +81,26 @@ def match_nulls(nulls: Nulls, truth: Tensor, guesses: int) -> Nulls:
         for name, images in nulls.images.items()
     }
     return Nulls(images, nulls.notes)
+
+
+def match_nulls_within(nulls: Nulls, truth: Tensor, groups: Tensor) -> Nulls:
+    """The nulls of an attack that knew of which batch, `groups` [batches, b], each image is.
+
+    An image that is primary in several batches is matched in the first.
+    """
+    groups = groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
+    members = groups.flatten()
+    batches = groups.new_tensor(range(len(groups))).repeat_interleave(groups.shape[1])
+
+    def matched(name: str, images: Tensor) -> Tensor:
+        if name in (MEAN, COLOUR):
+            return images
+        own = images[members.to(images.device)]
+        placed = images.clone()
+        placed[assign_within(own, truth, batches, groups).to(images.device)] = own
+        return placed
+
+    return Nulls({n: matched(n, images) for n, images in nulls.images.items()}, nulls.notes)
 
 
 def _match(images: Tensor, truth: Tensor, guesses: int) -> Tensor:

@@ -126,8 +126,8 @@ def _sentence(name: str, score: MetricScore) -> str:
         )
     if direction(score) > 0:
         return (
-            f"The release leaks: reconstructions are {_gain(name, score)} closer to the private "
-            f"images than {null}, {interval}; {_worst(score)}."
+            f"The release leaks: reconstructions are {_gain(name, score)} closer to the "
+            f"targets than {null}, {interval}; {_worst(score)}."
         )
     if direction(score) < 0:
         return (

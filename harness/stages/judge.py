@@ -20,7 +20,7 @@ from harness.api import (
     Stream,
 )
 from harness.scoring.matching import Matched, match
-from harness.scoring.nulls import MEAN, Nulls, make_nulls, match_nulls
+from harness.scoring.nulls import MEAN, Nulls, make_nulls, match_nulls, match_nulls_within
 from harness.scoring.summary import MetricScore, Values, best_null, summarise
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Judgement:
     `privacy` and `per_image` ([targets] float64, NaN where undefined) are by metric's name;
     `images` [targets, c, h, w] in [0,1] are what was judged, the mean public image where
     `found` [targets] is False (everywhere, if the attack made only claims). `notes` say in
-    sentences what the numbers do not; `unnamed` is how many images were matched by the truth.
+    sentences what the numbers do not; `unnamed` is how many images were matched by the truth,
+    `grouped` whether only within batches.
     """
 
     privacy: Mapping[str, MetricScore]
@@ -47,17 +48,37 @@ class Judgement:
     found: Tensor
     notes: tuple[str, ...] = ()
     unnamed: int = 0
+    grouped: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Help:
+    """What the judge told of the truth in order to match reconstructions, and tells nulls too.
+
+    `guesses` is how many of them named no target; `groups` [batches, b] the private images of
+    each batch, where they named at least that.
+    """
+
+    guesses: int = 0
+    groups: Tensor | None = None
+
+    def same(self, other: Help) -> bool:
+        """Whether both tell as much; the groups of one release are always the same."""
+        grouped = self.groups is not None, other.groups is not None
+        return self.guesses == other.guesses and grouped[0] == grouped[1]
+
+
+NO_HELP = Help()
 
 
 @dataclass(frozen=True)
 class NullScores:
     """What the nulls score: `per_image[metric][null]` is [targets] float64.
 
-    `guesses` is 0 where they name their targets, else how many of each null's images were
-    matched with the private images. `mean` [c, h, w] is the mean public image.
+    They were given as much `help` as the attack. `mean` [c, h, w] is the mean public image.
     """
 
-    guesses: int
+    help: Help
     per_image: Mapping[str, Mapping[str, Tensor]]
     mean: Tensor
     notes: tuple[str, ...]
@@ -104,10 +125,12 @@ def judge(
     signs_hidden: bool = False,
     nulls: NullScores | None = None,
     attack: str = "",
+    groups: Tensor | None = None,
 ) -> Judgement:
-    """Score one reconstruction on the first `targets` private images.
+    """Score one reconstruction on the first `targets` private images of the `truth`.
 
-    `sources` [rounds·n] is the primary private image of each encoding. With `signs_hidden`
+    `sources` [rounds·n] is the primary private image of each encoding, `groups` [batches, b]
+    are those of each released gradient. With `signs_hidden`
     every metric also runs on absolute values, as `<metric>_abs`. `nulls` saves work where
     `score_nulls` has run on the same splits, metrics and stream; they are scored anew where
     they were matched for another number of guesses. A target without a reconstruction scores
@@ -119,9 +142,10 @@ def judge(
             raise CellFailed(f"attack '{attack}' returned neither images nor claims")
         return _claims_only(panel, truth, targets, stream, device)
     private = _on(truth.private, device)
-    matched = match(reconstruction, private.images, truth.scale, sources, attack)
-    if nulls is None or nulls.guesses != matched.unnamed or set(nulls.per_image) != set(panel.fit):
-        nulls = _score_nulls(panel, truth, targets, stream, device, guesses=matched.unnamed)
+    matched = match(reconstruction, private.images, truth.scale, sources, attack, groups)
+    told = Help(matched.unnamed, groups if matched.grouped else None)
+    if nulls is None or not nulls.help.same(told) or set(nulls.per_image) != set(panel.fit):
+        nulls = _score_nulls(panel, truth, targets, stream, device, told)
     return _judge(panel, matched, private.images[:targets], nulls, stream)
 
 
@@ -133,14 +157,11 @@ def score_nulls(
     stream: Stream,
     device: torch.device,
     signs_hidden: bool = False,
-    guesses: int = 0,
+    told: Help = NO_HELP,
 ) -> NullScores:
-    """Score the nulls once, for every attack on the same splits that names its targets.
-
-    `guesses` > 0 scores them for an attack that named none of so many reconstructions.
-    """
+    """Score the nulls once, for every attack on the same splits that needs as much help."""
     panel = _panel(metrics, truth, signs_hidden)
-    return _score_nulls(panel, truth, targets, stream, device, guesses=guesses)
+    return _score_nulls(panel, truth, targets, stream, device, told)
 
 
 def score_images(
@@ -168,6 +189,17 @@ def fold(images: Tensor, scale: Scale) -> Tensor:
     distance = (images - mean).abs()
     upwards = mean <= (0.5 if scale.of_images else math.inf)
     return scale.within(mean + distance.where(upwards, -distance))
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The domain of absolute values, as metrics get to know it: `fold` about the mean of `by`."""
+
+    by: Scale
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images in [0,1] to images in [0,1]."""
+        return fold(images, self.by)
 
 
 def _on(samples: Samples, device: torch.device) -> Samples:
@@ -199,11 +231,15 @@ def _panel(metrics: Metrics, truth: Splits, signs_hidden: bool) -> _Panel:
 
 
 def _scorer(spec: MetricSpec, metric: Metric, fold_by: Scale | None) -> _Scorer:
-    """The metric in one domain; decoys are folded as the images are, or they would stand out."""
+    """The metric in one domain; decoys are folded as the images are, or they would stand out.
+
+    A metric that learns keeps what it learned in each domain, which all copies of it share.
+    """
     if fold_by is None:
         return _Scorer(spec, metric)
     folded = copy(metric)
-    folded.scene = replace(metric.scene, decoys=fold(metric.scene.decoys, fold_by))
+    decoys = fold(metric.scene.decoys, fold_by)
+    folded.scene = replace(metric.scene, decoys=decoys, domain=Folded(fold_by))
     return _Scorer(spec, folded, fold_by)
 
 
@@ -217,36 +253,43 @@ def _score_nulls(
     targets: int,
     stream: Stream,
     device: torch.device,
-    *,
-    guesses: int,
+    told: Help,
 ) -> NullScores:
-    private = _on(truth.private if guesses else truth.private[slice(targets)], device)
+    private = _on(truth.private if told.guesses else truth.private[slice(targets)], device)
     per_image: dict[str, Mapping[str, Tensor]] = {}
-    plain = _nulls_in(None, truth, private, stream, guesses)
+    plain = _nulls_in(None, truth, private, stream, told)
     for scale in {scorer.fold for scorer in panel.fit.values()}:
-        nulls = plain if scale is None else _nulls_in(scale, truth, private, stream, guesses)
+        nulls = plain if scale is None else _nulls_in(scale, truth, private, stream, told)
         for name, scorer in panel.fit.items():
             if scorer.fold == scale:
                 per_image[name] = {
                     null: scorer.score(images[:targets], private.images[:targets])
                     for null, images in nulls.images.items()
                 }
-    return NullScores(guesses, per_image, plain.images[MEAN][0], plain.notes)
+    return NullScores(told, per_image, plain.images[MEAN][0], plain.notes)
 
 
 def _nulls_in(
-    scale: Scale | None, truth: Splits, private: Samples, stream: Stream, guesses: int
+    scale: Scale | None, truth: Splits, private: Samples, stream: Stream, told: Help
 ) -> Nulls:
     """The nulls for images as they are, or folded about the mean of `scale`."""
     stream = stream.stream(use="nulls")
     if scale is None:
         nulls = make_nulls(truth.public, private, truth.classes, truth.scale.mean, stream)
-        return match_nulls(nulls, private.images, guesses) if guesses else nulls
+        return _helped(nulls, private.images, told)
     folded = private.map(lambda x: fold(x, scale))
     nulls = make_nulls(
         truth.public, folded, truth.classes, scale.mean, stream, lambda x: fold(x, scale)
     )
-    return match_nulls(nulls, folded.images, guesses) if guesses else nulls
+    return _helped(nulls, folded.images, told)
+
+
+def _helped(nulls: Nulls, truth: Tensor, told: Help) -> Nulls:
+    if not told.guesses:
+        return nulls
+    if told.groups is None:
+        return match_nulls(nulls, truth, told.guesses)
+    return match_nulls_within(nulls, truth, told.groups)
 
 
 def _judge(
@@ -266,6 +309,7 @@ def _judge(
         found=found,
         notes=nulls.notes + _left_out(found),
         unnamed=matched.unnamed,
+        grouped=matched.grouped,
     )
 
 

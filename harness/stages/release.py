@@ -49,8 +49,9 @@ CHUNK = 4096
 class ReleaseProtocol:
     """How much is released, and at what moment of the owner's training.
 
-    `rounds` T of encoding. Gradients: `batches` of `batch_size`, of the model as it was after
-    `victim_epochs` of its training (0: at initialisation), BatchNorm in the mode `bn_mode`.
+    `rounds` T of encoding. Gradients: `batches` of `batch_size` from each round, of the model as
+    it was after `victim_epochs` of its training (0: at initialisation), BatchNorm in the mode
+    `bn_mode`.
     """
 
     rounds: int = 1
@@ -71,11 +72,13 @@ def release(
     board: Stream,
     device: torch.device,
     progress: Progress = silent,
+    held_out: Samples | None = None,
 ) -> Release:
     """One release of `kind`. Encoding runs on the CPU, training on `device`.
 
     For features the owner trains its model inside, in full; it stays among the secrets as
-    `owner_model.*`, from which `train` brings it back. For gradients training stops early.
+    `owner_model.*`, from which `train` brings it back. They are features of the private images,
+    or of those `held_out`, which nothing was trained on. For gradients training stops early.
     """
     private = standardised(splits.private, splits.scale)
     rounds = _rounds(splits, private, stack, kind, protocol=protocol, owner=owner)
@@ -87,7 +90,8 @@ def release(
     model = fresh(victim, shape, classes, board.stream(what="victim"), device=device)
     inside = Inside(model, victim.config, stack, rounds, owner, device, progress)
     if kind is ReleaseKind.FEATURES:
-        return _features(inside, private)
+        asked = private if held_out is None else standardised(held_out, splits.scale)
+        return _features(inside, private, asked)
     return _gradients(inside, private, protocol)
 
 
@@ -156,12 +160,12 @@ class Inside:
         return {"train_accuracy": accuracy, INPUT_SHAPE: shape, **measured}
 
 
-def _features(inside: Inside, private: Samples) -> Release:
-    """h(x) of the private images in their order, and h; the head does not leave."""
+def _features(inside: Inside, private: Samples, asked: Samples) -> Release:
+    """h(x) of the images `asked` in their order, and h; the head does not leave."""
     clock = EpochClock(inside.progress)
     replace(inside, progress=clock).train()
     h, _ = cut_at(inside.model, inside.recipe.cut)
-    features = {"features": outputs(h, private.images, inside.device)}
+    features = {"features": outputs(h, asked.images, inside.device)}
     return Release(
         ReleaseKind.FEATURES,
         features | prefixed("feature_encoder.", state(h)),
@@ -178,14 +182,33 @@ def _gradients(inside: Inside, private: Samples, protocol: ReleaseProtocol) -> R
     weights = prefixed("model.", state(inside.model))
     facts = inside.facts(private)
     gradients, statistics = _batch_gradients(inside, rows, protocol)
-    secrets = {"batch_labels": rows["labels"], **_mixture(rows), **statistics}
+    secrets = {
+        "batch_labels": rows["labels"],
+        "batch_inputs": rows["images"],
+        **_mixture(rows),
+        **statistics,
+    }
     return Release(
         ReleaseKind.GRADIENTS,
         prefixed("gradients.", gradients) | weights,
         secrets,
         inside.rounds.resolved,
-        facts | {"victim_epochs": protocol.victim_epochs, "bn_mode": protocol.bn_mode},
+        facts
+        | {"victim_epochs": protocol.victim_epochs, "bn_mode": protocol.bn_mode}
+        | _distinct_labels(rows["labels"]),
     )
+
+
+def _distinct_labels(labels: Tensor) -> dict[str, float]:
+    """The fact of how many leading labels a batch of several holds, of as many as it could.
+
+    `labels` [batches, b, classes]; the mean over batches. Where it is 1, telling the labels of a
+    batch apart tells its images apart.
+    """
+    if labels.shape[1] == 1:
+        return {}
+    distinct = [len(set(batch)) for batch in labels.argmax(2).tolist()]
+    return {f"{MEASURE}distinct_labels": sum(distinct) / len(distinct) / min(labels.shape[1:])}
 
 
 def _mixture(rows: Tensors) -> Tensors:
@@ -193,26 +216,24 @@ def _mixture(rows: Tensors) -> Tensors:
 
 
 def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
-    """Batches [batches,b,...] of the rows that the first images are primary in, as they come.
+    """Batches [rounds·batches,b,...] of the rows that the first images are primary in.
 
-    Rows are in a secret order, and the images that are judged are the first: the first rows
-    would be gradients of others.
+    As they come. Rows are in a secret order, and the images that are judged are the first: the
+    first rows would be gradients of others.
     """
-    available = rounds.images.shape[0] * rounds.images.shape[1]
+    turns, available = rounds.images.shape[:2]
     wanted = protocol.batches * protocol.batch_size
     if wanted > available:
         raise UsageError(
             f"{protocol.batches} batches of {protocol.batch_size} need {wanted} images, "
-            f"and there are {available}: ask for fewer batches, or more private images or rounds"
+            f"and there are {available}: ask for fewer batches, or more private images"
         )
     named = {"images": rounds.images, "labels": rounds.labels, **rounds.secrets}
-    primary = rounds.secrets["sources"][..., 0].flatten()
-    chosen = (primary >= wanted).int().argsort(stable=True)[:wanted]
-    shape = (protocol.batches, protocol.batch_size)
-    return {
-        name: rows.flatten(0, 1)[chosen].view(*shape, *rows.shape[2:])
-        for name, rows in named.items()
-    }
+    primary = rounds.secrets["sources"][..., 0]
+    chosen = (primary >= wanted).int().argsort(dim=1, stable=True)[:, :wanted]
+    turn = torch.arange(turns).unsqueeze(1)
+    shape = (turns * protocol.batches, protocol.batch_size)
+    return {name: rows[turn, chosen].view(*shape, *rows.shape[2:]) for name, rows in named.items()}
 
 
 def _batch_gradients(
@@ -226,7 +247,7 @@ def _batch_gradients(
     model.train(protocol.bn_mode == "train")
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradients = {
-        name: torch.empty((protocol.batches, *p.shape))
+        name: torch.empty((len(rows["images"]), *p.shape))
         for name, p in zip(names, parameters, strict=True)
     }
     with (
@@ -239,7 +260,7 @@ def _batch_gradients(
             taken = torch.autograd.grad(loss_of(images, labels), parameters)
             return dict(zip(names, taken, strict=True))
 
-        for i in range(protocol.batches):
+        for i in range(len(rows["images"])):
             batch = rows["images"][i].to(device), rows["labels"][i].to(device)
             taken = _taken(gradient_of, batch, stack, inside.owner.stream(what="noise", batch=i))
             streams = gradient_streams(stack, inside.owner, batch=i)

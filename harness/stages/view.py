@@ -25,7 +25,7 @@ PREFIXED = {
 
 @dataclass(frozen=True)
 class Candidates:
-    """Private images among decoys, in a secret order; `truth[i]` is where image i is."""
+    """Targets among decoys, in a secret order; `truth[i]` is where target i is."""
 
     images: Tensor
     truth: Tensor
@@ -34,7 +34,8 @@ class Candidates:
 def candidates(splits: Splits, stream: KeyedStream) -> Candidates:
     """Mix the private images with as many test images, or all there are if those are fewer.
 
-    No attacker holds test images otherwise.
+    No attacker holds test images otherwise. `splits` are as the judge has them: where images are
+    held out, those are the private ones.
     """
     private, test = splits.private.images, splits.test.images
     decoys = test[: len(private)].to(private.dtype)

@@ -95,6 +95,8 @@ def open_view(folder: Path, frame: Frame) -> View:
     for channel in present:
         tensors = load_file(folder / f"{channel}.safetensors", device=frame.device)
         channels[channel] = _readers(frame).get(channel, _single)(tensors)
+    if Channel.BN_STATISTICS in frame.granted and Channel.GRADIENTS in present:
+        channels.setdefault(Channel.BN_STATISTICS, {})  # of a model without BatchNorm
     if frame.n_private is not None:
         channels[Channel.N_PRIVATE] = frame.n_private
     if Channel.ENCODER in frame.granted:

@@ -16,7 +16,9 @@ _RELEASED = frozenset(
     }
 )
 _MIXTURE = frozenset({Channel.WEIGHTS, Channel.SOURCES})
-_FEDERATED = frozenset({Channel.GRADIENTS, Channel.MODEL, Channel.PUBLIC})
+_FEDERATED = frozenset(
+    {Channel.GRADIENTS, Channel.MODEL, Channel.PUBLIC, Channel.N_PRIVATE, Channel.ENCODER}
+)
 _BATCH = frozenset({Channel.BATCH_LABELS, Channel.BN_STATISTICS})
 _INFORMED = _RELEASED | _MIXTURE | _FEDERATED | _BATCH
 

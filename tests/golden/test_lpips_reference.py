@@ -16,7 +16,7 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from safetensors.torch import load_file
 
-from harness.api import AssetFolder, IntegrityError, Scale, Scene
+from harness.api import AssetFolder, IntegrityError, Samples, Scale, Scene
 from harness_plugins.metrics.perceptual.distance import (
     ALEX,
     LpipsAlex,
@@ -42,6 +42,9 @@ def metric():
         device=torch.device("cpu"),
         assets=AssetFolder({ALEX.asset: TRUNK}),
         decoys=torch.empty(0),
+        public=Samples(torch.empty(0), torch.empty(0)),
+        labels=torch.empty(0),
+        classes=0,
     )
     return LpipsAlex(scene)
 

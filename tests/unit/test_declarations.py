@@ -44,6 +44,14 @@ def test_every_option_says_what_it_means_and_what_it_may_be(kind, name):
             assert words & {"≥", ">"}, option
 
 
+@pytest.mark.parametrize(("kind", "name"), [p for p in OURS if p[0] != "threat_models"])
+def test_defaults_and_presets_fit_the_config(kind, name):
+    """The registry asks this of other distributions' plugins; of ours it takes it for granted."""
+    spec = registry().entries[kind][name].spec
+    for preset in ({}, *spec.presets.values()):
+        spec.config.model_validate(preset)
+
+
 @pytest.mark.parametrize("name", sorted(name for kind, name in OURS if kind == "defenses"))
 def test_every_defense_tells_its_law_its_paper_and_its_weaknesses(name):
     facts = description(name, "defenses")

@@ -46,7 +46,9 @@ def splits():
 
 @pytest.fixture(scope="module")
 def metrics(splits):
-    scene = Scene(splits.scale, CPU, AssetFolder({}), splits.public[:N].unit().images)
+    decoys = splits.public[:N].unit().images
+    labels = splits.private.labels
+    scene = Scene(splits.scale, CPU, AssetFolder({}), decoys, splits.public, labels, 10)
     specs = {
         spec.name: spec
         for plugin in (pixelwise, ssim, reidentification)
@@ -231,7 +233,8 @@ def test_a_metric_that_breaks_its_contract_is_named(splits):
         leaks_more="higher",
         range=(0, 1),
     )
-    scene = Scene(splits.scale, CPU, AssetFolder({}), torch.empty(0))
+    labels, decoys = splits.private.labels, torch.empty(0)
+    scene = Scene(splits.scale, CPU, AssetFolder({}), decoys, splits.public, labels, 10)
     with pytest.raises(PluginError, match=r"'broken' returned .* \(3,\); wanted 60"):
         judged(named(truth(splits)), splits, {"broken": (spec, Broken(scene))})
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.api import Channel, Preparation
+from harness.api import Channel, Preparation, ReleaseKind
 from harness.keys import Keys
 from harness.plan import AttackPlan, plan
 from harness.registry import registry
@@ -63,6 +63,40 @@ def test_constants_count_as_options_do() -> None:
     constant = replace(SPACE, options=(), constants={"mean": "class"})
     assert key(constant) == key(SPACE)
     assert key(replace(constant, constants={"mean": "public"})) != key(SPACE)
+
+
+NAMES = ("load", "release", "train", "attack", "judge")
+
+
+def named(**options: Any) -> dict[str, str]:
+    found = keys(**{"attack": "linear", "release": "features", **options})
+    assert found.cell.main is not None
+    return found.of(found.cell.main)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "differ"),
+    [
+        ({}, {"targets": 9}, {"judge"}),
+        ({}, {"targets_from": "heldout"}, {"release", "train", "attack", "judge"}),
+        (
+            {"targets_from": "heldout"},
+            {"targets_from": "heldout", "targets": 9},
+            {"release", "train", "attack", "judge"},
+        ),
+    ],
+)
+def test_features_leave_of_the_targets_alone_where_those_are_held_out(
+    first: dict[str, Any], second: dict[str, Any], differ: set[str]
+) -> None:
+    one, other = named(**first), named(**second)
+    assert {name for name in NAMES if one[name] != other[name]} == differ
+
+
+def test_the_unprotected_reference_is_the_same_for_all_targets() -> None:
+    held_out, private = keys(targets_from="heldout"), keys()
+    encodings = ((), ReleaseKind.ENCODINGS)
+    assert held_out.train_of(*encodings) == private.train_of(*encodings)
 
 
 def test_a_worst_case_depends_on_every_member_by_name() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from skimage.metrics import structural_similarity
 
-from harness.api import AssetFolder, Scale, Scene
+from harness.api import AssetFolder, Samples, Scale, Scene
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics.pixelwise.scores import Cosine, Mse, Psnr, SnrDb
 from harness_plugins.metrics.reidentification.nearest import Reidentification
@@ -18,7 +18,9 @@ FLAT = Scale(mean=(0.5,), std=(0.5,))
 
 def scene(scale=FLAT, decoys=None):
     decoys = torch.empty(0, 1, 28, 28) if decoys is None else decoys
-    return Scene(scale, torch.device("cpu"), AssetFolder({}), decoys)
+    nobody = torch.empty(0, dtype=torch.int64)
+    public = Samples(decoys[:0], nobody)
+    return Scene(scale, torch.device("cpu"), AssetFolder({}), decoys, public, nobody, 0)
 
 
 @pytest.fixture(scope="module")

@@ -96,6 +96,26 @@ def test_companions_join_where_they_can_read_the_release(planned, threat_model, 
     assert {plan.attack.name for plan in cell.companions} == companions
 
 
+def test_held_out_images_have_features_alone(planned):
+    assert planned(attack="linear").kind is ReleaseKind.ENCODINGS
+    cell = planned(attack="linear", targets_from="heldout", defense="guard-gradient")
+    assert (cell.kind, cell.reason) == (ReleaseKind.FEATURES, None)
+    suite = planned(attack="suite", targets_from="heldout")
+    assert {member.kind for member in suite.members.values()} == {ReleaseKind.FEATURES}
+    assert "of held-out images" in suite.excluded["lmmse"]
+
+
+@pytest.mark.parametrize("kind", ["encodings", "gradients"])
+@pytest.mark.parametrize("attack", ["linear", "flexible", "suite"])
+def test_held_out_images_leave_in_no_other_release(planned, attack, kind):
+    cell = planned(attack=attack, targets_from="heldout", release=kind)
+    assert cell.main is None
+    assert cell.reason == (
+        f"held-out images are not trained on, so the owner has no {kind} of them, only features; "
+        "leave --release at features, or --targets-from at private"
+    )
+
+
 def test_a_companion_does_not_accompany_itself(planned):
     cell = planned(attack="identity")
     assert "identity" not in {plan.attack.name for plan in cell.companions}

@@ -134,6 +134,27 @@ def test_a_fault_is_named(publish, changes, fault):
     assert fault in problem.message
 
 
+def test_a_config_that_pydantic_cannot_compile_is_a_problem_of_its_plugin(publish):
+    class Odd(Config):
+        lamp: Installed = None
+
+    known = build_registry([publish("fogs", [defense("fog", config=Odd), defense("mist")])])
+    assert [spec.name for spec in known.specs("defenses")] == ["mist"]
+    assert "PydanticSchemaGenerationError: Unable to generate" in known.problems[0].message
+
+
+def test_hooks_are_found_whatever_else_a_module_holds(publish):
+    point = publish("fogs", [defense("fog")])
+    module = sys.modules[point.module]
+    module.Fog, module.number, module.nothing, module.made = Installed, 4, None, defense
+    module.harness_metrics = list  # a hook by name, without the marker
+    known = build_registry([point])
+    assert [spec.name for spec in known.specs("defenses")] == ["fog"]
+    assert [p.message for p in known.problems] == [
+        "'harness_metrics' lacks @hookimpl, so it would not be called"
+    ]
+
+
 @pytest.mark.parametrize(
     "needs", [(), ({"public"},), ({"encodings", "features"},), ({"encodings"}, {"labels"})]
 )

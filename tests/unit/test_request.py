@@ -45,6 +45,11 @@ def test_seconds_that_are_given_win_over_the_presets() -> None:
         ({"seconds": float("inf")}, r"seconds: Input should be a finite number"),
         ({"preset": "quik"}, r"preset: Input should be 'quick', 'standard' or 'paper'"),
         ({"private_size": 40, "targets": 41}, r"^targets=41 is more than the private images"),
+        (
+            {"test_size": 40, "targets": 41, "targets_from": "heldout"},
+            r"^targets=41 is more than the test images there are \(40\); raise test_size or lower",
+        ),
+        ({"targets_from": "test"}, r"targets_from: Input should be 'private' or 'heldout'"),
         ({"seed": -1, "rounds": 0}, r"rounds: .*; seed: "),
     ],
 )

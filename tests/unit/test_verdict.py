@@ -28,8 +28,8 @@ def score(gain, low, high, **more):
 def test_a_gain_says_what_leaks_and_how_much():
     text = verdict({"snr_db": score(3.21, 2.9, 3.5)})
     assert text == (
-        "The release leaks: reconstructions are 3.21 dB closer to the private images than the best "
-        "null (class mean, 1.50 dB), 95% interval +2.90 dB to +3.50 dB; the image that leaks most "
+        "The release leaks: reconstructions are 3.21 dB closer to the targets than the best null "
+        "(class mean, 1.50 dB), 95% interval +2.90 dB to +3.50 dB; the image that leaks most "
         "(target 17) scores 12.34 dB."
     )
 

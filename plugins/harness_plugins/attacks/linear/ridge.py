@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness_plugins.features import embed
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.api import Progress, View
 
-_BATCH = 256
 # Of the mean eigenvalue of the kernel: from next to nothing to the mean image.
 _PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
@@ -23,7 +24,7 @@ def regress(view: View, most: int, progress: Progress) -> tuple[Tensor, dict[str
     a tenth of them is held out and chooses λ.
     """
     public = view.public.images[:most]
-    features = torch.cat([_embed(view, batch) for batch in public.split(_BATCH)])
+    features = embed(view, public).flatten(1)
     asked = view.features.flatten(1)
     held = max(1, len(public) // 10)
     dual = _Dual(features[held:], public[held:].flatten(1))
@@ -35,12 +36,6 @@ def regress(view: View, most: int, progress: Progress) -> tuple[Tensor, dict[str
     penalty = _PENALTIES[errors.index(min(errors))]
     images = dual.predict(asked, penalty).view(-1, *view.shape)
     return view.scale.clamp(images), {"ridge_penalty": penalty, "held_out_mse": min(errors)}
-
-
-def _embed(view: View, images: Tensor) -> Tensor:
-    with torch.no_grad():
-        features: Tensor = view.feature_encoder(images)
-    return features.flatten(1)
 
 
 class _Dual:

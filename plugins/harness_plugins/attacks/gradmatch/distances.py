@@ -1,0 +1,103 @@
+"""How far gradients are from those that were released, for many batches at once.
+
+Written with their own derivatives: gradients of a network are its largest tensors here, and each
+operation on them that autograd would record costs as much as a layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+TINY = 1e-20
+"""Squared norm of a gradient that counts as zero."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Released gradients by name [P, *shape]; `kept` says which entries count, None for all."""
+
+    gradients: Mapping[str, Tensor]
+    kept: Mapping[str, Tensor] | None = None
+
+    @classmethod
+    def of(cls, gradients: Mapping[str, Tensor], *, adaptive: bool) -> Observed:
+        """`adaptive`: where entries are exactly zero they were pruned, and say nothing."""
+        if not adaptive or all(bool(g.all()) for g in gradients.values()):
+            return cls(gradients)
+        return cls(gradients, {name: (g != 0).to(g.dtype) for name, g in gradients.items()})
+
+    def __getitem__(self, rows: Tensor) -> Observed:
+        """Those of some batches."""
+        kept = self.kept
+        return Observed(
+            {name: g[rows] for name, g in self.gradients.items()},
+            None if kept is None else {name: k[rows] for name, k in kept.items()},
+        )
+
+    def distance(self, kind: Literal["cosine", "l2"], gradients: Mapping[str, Tensor]) -> Tensor:
+        """[P]: 1 − cos of the angle over all layers together, or the squared distance."""
+        names = list(self.gradients)
+        observed = [self.gradients[name] for name in names]
+        kept = [None] * len(names) if self.kept is None else [self.kept[name] for name in names]
+        function = _Cosine if kind == "cosine" else _Squared
+        found: Tensor = function.apply(observed, kept, *(gradients[name] for name in names))
+        return found
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """[P] inner products, without a product of the tensors in memory."""
+    return torch.bmm(a.reshape(len(a), 1, -1), b.reshape(len(b), -1, 1)).view(len(a))
+
+
+def _by_batch(factor: Tensor, like: Tensor) -> Tensor:
+    return factor.view(-1, *(1,) * (like.ndim - 1))
+
+
+def _masked(gradients: tuple[Tensor, ...], kept: list[Any]) -> list[Tensor]:
+    return [g if k is None else g * k for g, k in zip(gradients, kept, strict=True)]
+
+
+class _Cosine(torch.autograd.Function):
+    """1 − ⟨g, o⟩ / (‖g‖ ‖o‖); 1 where a norm is zero."""
+
+    @staticmethod
+    def forward(ctx: Any, observed: list[Tensor], kept: list[Any], *gradients: Tensor) -> Tensor:
+        own = _masked(gradients, kept)
+        dot = sum(_dot(g, o) for g, o in zip(own, observed, strict=True))
+        square = sum(_dot(g, g) for g in own).clamp(min=TINY)
+        scale = (square * sum(_dot(o, o) for o in observed).clamp(min=TINY)).rsqrt()
+        ctx.observed, ctx.kept = observed, kept
+        ctx.save_for_backward(dot, square, scale, *gradients)
+        return 1 - dot * scale
+
+    @staticmethod
+    def backward(ctx: Any, up: Tensor) -> tuple[Any, ...]:
+        dot, square, scale, *gradients = ctx.saved_tensors
+        to_observed, to_own = -up * scale, up * scale * dot / square
+        pulls = [
+            (own * _by_batch(to_own, own)).addcmul_(o, _by_batch(to_observed, o))
+            for own, o in zip(_masked(tuple(gradients), ctx.kept), ctx.observed, strict=True)
+        ]
+        return (None, None, *pulls)
+
+
+class _Squared(torch.autograd.Function):
+    """Σ (g − o)²."""
+
+    @staticmethod
+    def forward(ctx: Any, observed: list[Tensor], kept: list[Any], *gradients: Tensor) -> Tensor:
+        apart = [g - o for g, o in zip(_masked(gradients, kept), observed, strict=True)]
+        ctx.save_for_backward(*apart)
+        return sum(_dot(each, each) for each in apart)  # type: ignore[return-value]
+
+    @staticmethod
+    def backward(ctx: Any, up: Tensor) -> tuple[Any, ...]:
+        return (None, None, *(2 * each * _by_batch(up, each) for each in ctx.saved_tensors))

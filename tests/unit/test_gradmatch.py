@@ -1,0 +1,338 @@
+"""Gradient matching: its pieces against autograd and formulas, and the attack on real images."""
+
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cosine_similarity, cross_entropy, one_hot
+from views import BUDGET, clothes, quiet, stream, view_of
+
+from harness.api import CellFailed, Channel, Encoder, Samples
+from harness.plan import plan
+from harness.registry import registry
+from harness.request import make_request
+from harness_plugins.attacks.gradmatch import GradmatchConfig, labels, quasi_newton, search
+from harness_plugins.attacks.gradmatch.attack import GradientMatching
+from harness_plugins.attacks.gradmatch.decoding import Decoder
+from harness_plugins.attacks.gradmatch.distances import Observed
+from harness_plugins.attacks.gradmatch.gradients import BatchedGradients
+from harness_plugins.attacks.gradmatch.inputs import expected
+from harness_plugins.attacks.gradmatch.objective import total_variation
+from harness_plugins.defenses.instahide import InstaHideConfig
+from harness_plugins.defenses.instahide.encode import InstaHide
+from harness_plugins.defenses.mixup import MixupConfig
+from harness_plugins.defenses.mixup.encode import Mixup
+from harness_plugins.mixtures.mixture import Mixture
+from harness_plugins.victims.resnet18 import ResNet18Config
+from harness_plugins.victims.resnet18.network import ResNet18
+
+
+def small(norm=False, seed=0):
+    """Two convolutions and a line on 14x14 images, with or without BatchNorm."""
+    torch.manual_seed(seed)
+    layers = [("conv1", nn.Conv2d(1, 8, 3, 2, 1)), ("act1", nn.ReLU())]
+    if norm:
+        layers.insert(1, ("norm", nn.BatchNorm2d(8)))
+    layers += [("flatten", nn.Flatten()), ("head", nn.Linear(8 * 49, 10))]
+    return nn.Sequential(OrderedDict(layers))
+
+
+def images(n, start=0):
+    """Real clothes at 14x14."""
+    pooled = torch.nn.functional.avg_pool2d(clothes(n, start).images, 2)
+    return Samples(pooled, clothes(n, start).labels)
+
+
+def true_gradients(model, inputs, soft):
+    """Autograd's own, batch by batch: {name: [batches, *shape]}."""
+    names = [name for name, _ in model.named_parameters()]
+    each = [
+        torch.autograd.grad(cross_entropy(model(x), y), list(model.parameters()))
+        for x, y in zip(inputs, soft, strict=True)
+    ]
+    return {
+        name: torch.stack(taken) for name, taken in zip(names, zip(*each, strict=True), strict=True)
+    }
+
+
+def released(size=1, batches=4, *, model=None, gradients=None, encoder=None, without=()):
+    """A view of the gradients of the first clothes, the model in evaluation mode."""
+    model = model or small()
+    private = images(size * batches)
+    soft = one_hot(private.labels, 10).float().view(batches, size, 10)
+    inputs = private.images.view(batches, size, 1, 14, 14)
+    channels = {
+        Channel.GRADIENTS: gradients or true_gradients(model.eval(), inputs, soft),
+        Channel.MODEL: model,
+        Channel.BATCH_LABELS: soft,
+        Channel.BN_STATISTICS: {},
+        Channel.PUBLIC: images(100, 1000),
+    }
+    if encoder is not None:
+        channels[Channel.ENCODER] = Encoder("defense", encoder.config, encoder.encode)
+    view = view_of({c: v for c, v in channels.items() if c not in without}, private)
+    view.protocol.update(batch_size=size, bn_mode="eval", rounds=1)
+    return view, private
+
+
+def run(view, **options):
+    torch.manual_seed(0)
+    config = GradmatchConfig(**options)
+    return GradientMatching(config).reconstruct(view, {}, BUDGET, quiet)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_gradients_of_many_batches_are_autograds_of_each(train, size):
+    torch.manual_seed(0)
+    model = ResNet18(ResNet18Config(width=4)).build((1, 28, 28), 10)
+    inputs = clothes(4 * size).images.view(4, size, 1, 28, 28)
+    soft = one_hot(clothes(4 * size).labels, 10).float().view(4, size, 10)
+    taken = BatchedGradients(model, train=train)(inputs, soft)
+    for name, wanted in true_gradients(model.train(train), inputs, soft).items():
+        torch.testing.assert_close(taken.gradients[name], wanted, rtol=2e-3, atol=2e-4)
+
+
+def test_moments_are_those_of_what_enters_each_batchnorm():
+    model = small(norm=True)
+    inputs = images(6).images.view(2, 3, 1, 14, 14)
+    soft = one_hot(images(6).labels, 10).float().view(2, 3, 10)
+    mean, var = BatchedGradients(model, train=True)(inputs, soft).moments["norm"]
+    entering = model.conv1(inputs[1])
+    torch.testing.assert_close(mean[1], entering.mean((0, 2, 3)))
+    torch.testing.assert_close(var[1], entering.var((0, 2, 3), correction=0))
+
+
+def some_gradients(dtype=torch.float64):
+    torch.manual_seed(1)
+    return {
+        name: torch.randn(3, *shape, dtype=dtype)
+        for name, shape in {"a": (4, 2), "b": (5,)}.items()
+    }
+
+
+def test_the_cosine_distance_is_torchs_over_all_layers_together():
+    one, other = some_gradients(), {n: g + 0.3 for n, g in some_gradients().items()}
+    flat = [torch.cat([g.flatten(1) for g in each.values()], 1) for each in (one, other)]
+    found = Observed.of(one, adaptive=True).distance("cosine", other)
+    torch.testing.assert_close(found, 1 - cosine_similarity(*flat))
+
+
+@pytest.mark.parametrize("kind", ["cosine", "l2"])
+@pytest.mark.parametrize("pruned", [True, False])
+def test_the_distances_have_the_derivatives_they_say(kind, pruned):
+    given = some_gradients()
+    if pruned:
+        given = {name: g * (g > 0.2) for name, g in given.items()}
+    observed = Observed.of(given, adaptive=True)
+    torch.manual_seed(2)
+    at = [torch.randn_like(g).requires_grad_() for g in given.values()]
+
+    def distance(*gradients):
+        return observed.distance(kind, dict(zip(given, gradients, strict=True)))
+
+    assert torch.autograd.gradcheck(distance, at)
+
+
+def test_what_was_pruned_is_matched_only_by_the_naive_attack():
+    full = some_gradients()
+    kept = {name: g * (g.abs() > 0.8) for name, g in full.items()}
+    adaptive = Observed.of(kept, adaptive=True).distance("cosine", full)
+    naive = Observed.of(kept, adaptive=False).distance("cosine", full)
+    torch.testing.assert_close(adaptive, torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
+    assert (naive > 0.02).all()
+
+
+def test_total_variation_by_hand():
+    image = torch.tensor([[0.0, 1.0], [3.0, 1.0]]).view(1, 1, 1, 2, 2)
+    assert total_variation(image).item() == (1 + 2) / 2 + (3 + 0) / 2
+
+
+def bowls(at):
+    """Three quadratic bowls of very different curvature; the third is no number anywhere."""
+    curvature = torch.tensor([[1.0, 100.0], [0.01, 3.0], [torch.nan, 1.0]])
+    return (curvature * (at[0] - 1).square()).sum(1)
+
+
+def test_quasi_newton_finds_each_minimum_and_lets_a_broken_problem_rest():
+    start = [torch.zeros(3, 2)]
+    found = quasi_newton.minimise(bowls, start, evaluations=100, stepped=lambda _: None)
+    torch.testing.assert_close(found.variables[0][:2], torch.ones(2, 2), atol=1e-3, rtol=0)
+    assert found.losses.isfinite().tolist() == [True, True, False]
+
+
+def valleys(at):
+    """Rosenbrock's function, one for each row."""
+    x, y = at[0].unbind(1)
+    return (1 - x).square() + 100 * (y - x.square()).square()
+
+
+def test_quasi_newton_follows_curved_valleys_each_as_if_it_were_alone():
+    starts = torch.tensor([[-1.2, 1.0], [0.0, 0.0], [2.0, -1.0]], dtype=torch.float64)
+    stepped = []
+    together = quasi_newton.minimise(valleys, [starts], evaluations=200, stepped=stepped.append)
+    assert together.losses.max() < 1e-10
+    for row, start in enumerate(starts):
+        alone = quasi_newton.minimise(
+            valleys, [start[None]], evaluations=len(stepped), stepped=lambda _: None
+        )
+        torch.testing.assert_close(alone.variables[0][0], together.variables[0][row])
+
+
+def test_descent_counts_what_diverged_and_disturbs_nobody_else():
+    def descend(loss_of, start):
+        return search.descend(
+            loss_of,
+            [start],
+            steps=200,
+            lr=0.1,
+            signed=True,
+            hold=lambda _: None,
+            stepped=lambda _: None,
+        )
+
+    found = descend(bowls, torch.zeros(3, 2))
+    alone = descend(
+        lambda at: bowls([torch.cat([at[0], torch.zeros(1, 2)])])[:2], torch.zeros(2, 2)
+    )
+    assert found.losses.isfinite().tolist() == [True, True, False]
+    assert torch.equal(found.variables[0][:2], alone.variables[0])
+
+
+@pytest.mark.parametrize("rule", ["distinct", "counted"])
+def test_labels_of_single_images_are_read_off_the_last_gradient(rule):
+    view, private = released(batches=20)
+    public = view.public.images
+    told = labels.reconstruct(rule, view.gradients, view.model, public, 10, 1)
+    assert torch.equal(told.argmax(2).flatten(), private.labels)
+
+
+def test_counted_labels_know_repeats_and_batches_beyond_the_classes():
+    view, private = released(size=16, batches=4)
+    told = labels.reconstruct("counted", view.gradients, view.model, view.public.images, 10, 16)
+    own = one_hot(private.labels.view(4, 16), 10).sum(1)
+    assert told.shape == (4, 16, 10)
+    right = told.sum(1).minimum(own.float()).sum() / 64
+    assert right >= 0.85
+
+
+def test_distinct_labels_cannot_be_more_than_the_classes():
+    view, _ = released(size=16, batches=1, without=(Channel.BATCH_LABELS,))
+    with pytest.raises(CellFailed, match="batch of 16 holds more images than there are classes"):
+        run(view, steps=1, labels="distinct")
+
+
+def test_images_come_back_from_gradients():
+    view, private = released()
+    found = run(view, steps=200)
+    error = (found.images - private.images).square().flatten(1).mean(1)
+    assert found.batches.tolist() == [0, 1, 2, 3]
+    assert (error < 0.15 * private.images.square().flatten(1).mean(1)).all()
+
+
+def test_images_of_a_batch_come_back_in_the_order_of_their_labels():
+    view, private = released(size=2, batches=2)
+    found = run(view, steps=300)
+    assert found.batches.tolist() == [0, 0, 1, 1]
+    error = (found.images - private.images).square().flatten(1).mean(1)
+    assert error.mean() < 0.6 * private.images.square().mean()
+
+
+def test_dlg_finds_labels_and_images_together():
+    view, private = released(batches=2, without=(Channel.BATCH_LABELS,))
+    found = run(view, distance="l2", optimizer="lbfgs", labels="joint", tv=0, steps=250, restarts=2)
+    assert torch.equal(found.claims["batch_labels"].argmax(2).flatten(), private.labels)
+    assert found.diagnostics["restarts"] == 4
+    error = (found.images - private.images).square().flatten(1).mean(1)
+    assert (error < 0.1 * private.images.square().flatten(1).mean(1)).all()
+
+
+def test_the_restart_with_the_least_loss_wins():
+    view, _ = released(batches=2)
+    once, often = run(view, steps=20), run(view, steps=20, restarts=6)
+    assert often.diagnostics["matching_loss"] < once.diagnostics["matching_loss"]
+
+
+def test_batches_whose_gradients_are_zero_are_left_out_and_counted():
+    view, _ = released()
+    for gradient in view.gradients.values():
+        gradient[1] = 0
+    found = run(view, steps=5)
+    assert found.batches.tolist() == [0, 2, 3]
+    assert found.diagnostics["zero_gradients"] == 1
+
+
+def test_gradients_that_are_all_zero_are_refused():
+    view, _ = released()
+    for gradient in view.gradients.values():
+        gradient.zero_()
+    with pytest.raises(CellFailed, match="all 4 released gradients are zero"):
+        run(view, steps=5)
+
+
+def test_gradients_that_are_no_numbers_are_refused():
+    view, _ = released()
+    view.gradients["head.bias"][2, 0] = torch.nan
+    with pytest.raises(CellFailed, match="1 of 4 released gradients hold values that are no"):
+        run(view, steps=5)
+
+
+def test_an_attack_whose_searches_all_diverge_fails():
+    view, _ = released()
+    with torch.no_grad():
+        view.model.head.weight.fill_(torch.inf)
+    with pytest.raises(CellFailed, match="every search diverged"):
+        run(view, steps=5)
+
+
+@pytest.mark.parametrize(
+    ("defense", "folded", "bounded"),
+    [
+        (Mixup(MixupConfig(k=4)), False, True),
+        (InstaHide(InstaHideConfig(k=4)), True, True),
+    ],
+)
+def test_what_inputs_look_like_is_learned_from_the_law(defense, folded, bounded):
+    view, _ = released(encoder=defense)
+    inputs = expected(view)
+    assert inputs.folded == folded
+    assert (inputs.low is not None) == bounded
+    if folded:
+        assert torch.equal(inputs.low, -inputs.high)
+
+
+def mixture(n=8, rows=16, d=30):
+    weights = torch.rand(1, rows, 3).softmax(2)
+    sources = torch.stack([torch.randperm(n)[:3] for _ in range(rows)])[None]
+    return Mixture.of(weights, sources, n), torch.randn(n, d)
+
+
+def test_known_mixtures_are_undone():
+    torch.manual_seed(0)
+    mix, private = mixture()
+    decoder = Decoder(mix, private.mean(0), ridge=1e-8)
+    torch.testing.assert_close(decoder.signed(mix.apply(private)), private, atol=1e-3, rtol=0)
+
+
+def test_known_mixtures_under_signs_are_undone_up_to_signs():
+    torch.manual_seed(0)
+    mix, private = mixture(n=4, rows=40)
+    rows = mix.apply(private) * torch.randn(40, 30).sign()
+    found = Decoder(mix, torch.zeros(30), ridge=0).folded(rows, 100, stream(use="x"))
+    error = (found.abs() - private.abs()).square().mean() / private.square().mean()
+    assert error < 0.05
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("attack", "held"),
+    [
+        ("gradmatch", True),
+        ("gradmatch[preset=realistic]", False),
+        ("gradmatch[labels=joint]", False),
+    ],
+)
+def test_what_is_reconstructed_is_not_asked_for(attack, held):
+    cell = plan(make_request(attack=attack, defense="gradprune", victim="strided"), registry())
+    assert (Channel.BATCH_LABELS in cell.main.channels) == held
