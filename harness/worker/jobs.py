@@ -19,7 +19,7 @@ from harness.worker.folder import Frame, open_view, read_frame
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-IMAGES, TARGETS, ROWS, CLAIM = "images", "targets", "rows", "claims."
+IMAGES, TARGETS, ROWS, BATCHES, CLAIM = "images", "targets", "rows", "batches", "claims."
 PREPARED = "prepared.safetensors"
 
 
@@ -80,7 +80,12 @@ def _plain(tensors: Any) -> dict[str, Tensor]:
 
 def pack(found: Reconstruction) -> dict[str, Tensor]:
     """A reconstruction's tensors by name."""
-    named = {IMAGES: found.images, TARGETS: found.targets, ROWS: found.rows}
+    named = {
+        IMAGES: found.images,
+        TARGETS: found.targets,
+        ROWS: found.rows,
+        BATCHES: found.batches,
+    }
     tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
     tensors |= {CLAIM + name: tensor for name, tensor in found.claims.items()}
     return _plain(tensors)
@@ -97,6 +102,7 @@ def unpack(tensors: dict[str, Tensor], diagnostics: dict[str, float]) -> Reconst
         images=tensors.get(IMAGES),
         targets=tensors.get(TARGETS),
         rows=tensors.get(ROWS),
+        batches=tensors.get(BATCHES),
         claims=claims,
         diagnostics=diagnostics,
     )
