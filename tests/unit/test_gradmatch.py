@@ -336,3 +336,10 @@ def test_known_mixtures_under_signs_are_undone_up_to_signs():
 def test_what_is_reconstructed_is_not_asked_for(attack, held):
     cell = plan(make_request(attack=attack, defense="gradprune", victim="strided"), registry())
     assert (Channel.BATCH_LABELS in cell.main.channels) == held
+
+
+@pytest.mark.core
+def test_the_suite_runs_the_realistic_attack_beside_the_informed_one():
+    cell = plan(make_request(attack="suite", defense="gradprune", victim="strided"), registry())
+    informed, realistic = cell.members["gradmatch"], cell.members["gradmatch[preset=realistic]"]
+    assert realistic.channels < informed.channels

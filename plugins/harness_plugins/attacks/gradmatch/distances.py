@@ -7,6 +7,7 @@ operation on them that autograd would record costs as much as a layer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -47,9 +48,17 @@ class Observed:
         names = list(self.gradients)
         observed = [self.gradients[name] for name in names]
         kept = [None] * len(names) if self.kept is None else [self.kept[name] for name in names]
-        function = _Cosine if kind == "cosine" else _Squared
-        found: Tensor = function.apply(observed, kept, *(gradients[name] for name in names))
-        return found
+        own = [gradients[name] for name in names]
+        if kind == "cosine":
+            cosine: Tensor = _Cosine.apply(observed, self.squared_norm, kept, *own)
+            return cosine
+        squared: Tensor = _Squared.apply(observed, kept, *own)
+        return squared
+
+    @cached_property
+    def squared_norm(self) -> Tensor:
+        """[P] over all layers."""
+        return sum(_dot(g, g) for g in self.gradients.values()).clamp(min=TINY)  # type: ignore[union-attr]
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
@@ -69,11 +78,13 @@ class _Cosine(torch.autograd.Function):
     """1 − ⟨g, o⟩ / (‖g‖ ‖o‖); 1 where a norm is zero."""
 
     @staticmethod
-    def forward(ctx: Any, observed: list[Tensor], kept: list[Any], *gradients: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, observed: list[Tensor], norm: Tensor, kept: list[Any], *gradients: Tensor
+    ) -> Tensor:
         own = _masked(gradients, kept)
         dot = sum(_dot(g, o) for g, o in zip(own, observed, strict=True))
-        square = sum(_dot(g, g) for g in own).clamp(min=TINY)
-        scale = (square * sum(_dot(o, o) for o in observed).clamp(min=TINY)).rsqrt()
+        square = sum(_dot(g, g) for g in own).clamp(min=TINY)  # type: ignore[union-attr]
+        scale = (square * norm).rsqrt()
         ctx.observed, ctx.kept = observed, kept
         ctx.save_for_backward(dot, square, scale, *gradients)
         return 1 - dot * scale
@@ -86,7 +97,7 @@ class _Cosine(torch.autograd.Function):
             (own * _by_batch(to_own, own)).addcmul_(o, _by_batch(to_observed, o))
             for own, o in zip(_masked(tuple(gradients), ctx.kept), ctx.observed, strict=True)
         ]
-        return (None, None, *pulls)
+        return (None, None, None, *pulls)
 
 
 class _Squared(torch.autograd.Function):

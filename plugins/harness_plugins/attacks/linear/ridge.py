@@ -49,7 +49,7 @@ class _Dual:
 
     def predict(self, features: Tensor, penalty: float) -> Tensor:
         """[n, q] for features [n, p], with the penalty in units of the mean eigenvalue."""
-        ridge = penalty * self.kernel.diagonal().mean().clamp(min=torch.finfo().tiny)
+        ridge = penalty * self.kernel.diagonal().mean().clamp(min=1e-12)
         system = self.kernel + ridge * torch.eye(len(self.kernel), device=self.kernel.device)
         answer = torch.linalg.solve(system, self.images)
         likeness = (features - self.features_mean) @ self.features.T

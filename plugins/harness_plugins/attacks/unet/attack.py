@@ -31,13 +31,21 @@ class UNetAttack(Attack[UNetConfig]):
     ) -> Reconstruction:
         """Targets by name where sources are granted or features released, else rows of round 0."""
         if not view.has(Channel.ENCODINGS):
-            images = features.decode(view, self.config, progress)
+            images = self._decode(view, progress)
             return Reconstruction(images=images, targets=torch.arange(len(images)))
         images = self._estimate(view, prepared, budget)
         names = torch.arange(len(images))
         if names_targets(view):
             return Reconstruction(images=images, targets=names)
         return Reconstruction(images=images, rows=names)
+
+    def _decode(self, view: View, progress: Progress) -> Tensor:
+        config = self.config
+        lessons = features.Lessons(
+            config.base, config.epochs, config.batch, config.lr, config.images
+        )
+        learned = features.School(view, lessons).learn(progress)
+        return features.decode(view, learned, config.base)
 
     def _estimate(self, view: View, prepared: Mapping[str, Tensor], budget: Budget) -> Tensor:
         if self.config.variant == "paper":

@@ -2,85 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from harness_plugins.attacks.unet import training
 from harness_plugins.attacks.unet.network import Decoder
+from harness_plugins.features import embed
 from harness_plugins.holdout import held_out
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.api import Progress, View
-    from harness_plugins.attacks.unet import UNetConfig
 
 
-def decode(view: View, config: UNetConfig, progress: Progress) -> Tensor:
-    """[n, *view.shape]: one image for each row of features."""
-    school = _School(view, config)
-    best = school.examine(0.0, -torch.inf)
-    for epoch in range(config.epochs):
-        school.teach(epoch)
-        best = school.examine(*best)
-        progress(epoch + 1, config.epochs, f"held-out SNR {best[1]:.2f} dB")
-    training.restore(school.network, school.kept)
-    change = school.change(school.standardise(view.features))
-    return view.scale.clamp(school.mean + best[0] * change)
+@dataclass(frozen=True)
+class Lessons:
+    """A decoder's size, and its training: passes, images of a step, rate, images at the most."""
+
+    base: int
+    epochs: int
+    batch: int
+    lr: float
+    images: int
 
 
-class _School:
+def decode(view: View, learned: Mapping[str, Tensor], base: int) -> Tensor:
+    """[n, *view.shape]: one image for each row of features, by what a school has kept."""
+    features = (view.features - learned["centre"]) / learned["spread"]
+    network = Decoder(tuple(features.shape[1:]), view.shape, base).to(view.device)
+    training.restore(network, dict(learned))
+    return view.scale.clamp(learned["mean"] + learned["share"] * _apply(network, features))
+
+
+def _apply(network: Decoder, features: Tensor) -> Tensor:
+    network.eval()
+    with torch.no_grad():
+        return torch.cat([network(batch) for batch in features.split(256)])
+
+
+class School:
     """A decoder in training: mean public image plus a correction that starts at zero."""
 
-    def __init__(self, view: View, config: UNetConfig) -> None:
-        self.view, self.config = view, config
-        pool = view.public[: config.images]
+    def __init__(self, view: View, lessons: Lessons) -> None:
+        self.view, self.lessons = view, lessons
+        pool = view.public[: lessons.images]
         held = held_out(len(pool))
         self.held_out, self.samples = pool[:held], pool[held:]
         self.mean = self.samples.images.mean(0)
-        raw = self._embed(self.samples.images)
+        raw = embed(view, self.samples.images)
         self.centre, self.spread = raw.mean(0), raw.std(0) + 1e-3 * raw.std() + 1e-12
         self.known = self.standardise(raw)
-        self.asked = self.standardise(self._embed(self.held_out.images))
-        decoder = Decoder(tuple(raw.shape[1:]), view.shape, config.base)
+        self.asked = self.standardise(embed(view, self.held_out.images))
+        decoder = Decoder(tuple(raw.shape[1:]), view.shape, lessons.base)
         self.network = decoder.to(view.device)
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.lr)
-        steps = config.epochs * -(-len(self.samples) // config.batch)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lessons.lr)
+        steps = lessons.epochs * -(-len(self.samples) // lessons.batch)
         self.scheduler = training.schedule(self.optimizer, steps)
         self.kept: dict[str, Tensor] = {}
 
-    def _embed(self, images: Tensor) -> Tensor:
-        with torch.no_grad():
-            parts = [self.view.feature_encoder(batch) for batch in images.split(256)]
-        return torch.cat(parts)
+    def learn(self, progress: Progress) -> dict[str, Tensor]:
+        """All passes; what `decode` needs of the one that held-out images liked best."""
+        best = self.examine(0.0, -torch.inf)
+        for epoch in range(self.lessons.epochs):
+            self.teach(epoch)
+            best = self.examine(*best)
+            progress(epoch + 1, self.lessons.epochs, f"held-out SNR {best[1]:.2f} dB")
+        frame = {"mean": self.mean, "centre": self.centre, "spread": self.spread}
+        return {**self.kept, **frame, "share": self.mean.new_tensor(best[0])}
 
     def standardise(self, features: Tensor) -> Tensor:
         """Each number of the features to zero mean and unit deviation on public images."""
         return (features - self.centre) / self.spread
 
-    def change(self, features: Tensor) -> Tensor:
-        """The decoder's corrections [n, *view.shape]."""
-        self.network.eval()
-        with torch.no_grad():
-            return torch.cat([self.network(batch) for batch in features.split(256)])
+    def guess(self, index: Tensor) -> Tensor:
+        """The decoder's images [b, *view.shape] of public ones, with gradients."""
+        images: Tensor = self.mean + self.network(self.known[index])
+        return images
+
+    def batches(self, epoch: int) -> tuple[Tensor, ...]:
+        """The rows of each step of one pass over the public images."""
+        order = self.view.rng.stream(use="order", epoch=epoch).permutation(len(self.samples))
+        return order.to(self.view.device).split(self.lessons.batch)
 
     def teach(self, epoch: int) -> None:
         """One pass over the public images."""
 
         def loss_of(index: Tensor) -> Tensor:
-            guess = self.mean + self.network(self.known[index])
-            return training.log_error(guess, self.samples.images[index]).mean()
+            return training.log_error(self.guess(index), self.samples.images[index]).mean()
 
-        order = self.view.rng.stream(use="order", epoch=epoch).permutation(len(self.samples))
-        batches = order.to(self.view.device).split(self.config.batch)
+        batches = self.batches(epoch)
         training.train_epoch(self.network, self.optimizer, batches, loss_of, self.scheduler)
 
     def examine(self, share: float, score: float) -> tuple[float, float]:
         """The best share and score so far; the weights that reached them are kept."""
-        now = training.best_share(
-            self.mean, self.change(self.asked), self.held_out.images, self.view.scale.clamp
-        )
+        change, clamp = _apply(self.network, self.asked), self.view.scale.clamp
+        now = training.best_share(self.mean, change, self.held_out.images, clamp)
         if not now[1] > score:  # a network gone wild scores NaN
             return share, score
         self.kept = training.snapshot(self.network)

@@ -1,0 +1,84 @@
+"""Cells in which gradients leave, from the request to the record."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from harness import evaluate
+
+CELL = {
+    "dataset": "fashion-mini",
+    "victim": "strided[width=16]",
+    "attack": "gradmatch[steps=150]",
+    "release": "gradients",
+    "private_size": 24,
+    "public_size": 80,
+    "test_size": 40,
+    "targets": 4,
+    "metrics": "snr_db",
+    "only": "privacy",
+    "threads": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def record_of(root, **changes):
+    record = evaluate(cache=root, **{**CELL, **changes})
+    assert record.status == "ok", record.error
+    return record
+
+
+def test_single_images_leak_most_of_themselves(root):
+    record = record_of(root, defense="none")
+    assert record.privacy["snr_db"].gain_ci[0] > 3
+    assert {"batch_labels", "model"} <= set(record.channels_used)
+    assert record.request.bn_mode == "train"
+    assert record.request.victim_epochs == 1
+
+
+def test_mixed_batches_are_scored_at_both_stages(root):
+    record = record_of(root, defense="mixup[k=3]", rounds=2, batch_size=2, private_size=4)
+    stage = record.findings["input_snr_db"]
+    assert stage.n == 2 * 4
+    assert stage.value > 3
+    assert record.privacy["snr_db"].n == 4
+    assert "batch_labels" not in record.findings
+
+
+def test_hidden_signs_cost_the_signed_images_more_than_their_absolute_values(root):
+    record = record_of(root, defense="instahide[k=2]", rounds=4, private_size=4)
+    assert record.privacy["snr_db_abs"].mean > record.privacy["snr_db"].mean
+
+
+def test_a_server_that_knows_less_tells_labels_and_is_judged_on_them(root):
+    record = record_of(root, defense="none", threat_model="fl-realistic", batch_size=2)
+    assert "batch_labels" not in record.channels_used
+    assert record.findings["label_accuracy"].value >= 0.75
+
+
+def test_pruning_leaves_less(root):
+    bare, pruned = (record_of(root, defense=defense) for defense in ("none", "gradprune[p=0.999]"))
+    assert pruned.privacy["snr_db"].mean < bare.privacy["snr_db"].mean - 2
+
+
+@pytest.mark.skipif(find_spec("opacus") is None, reason="dpsgd needs the extra dp")
+def test_noise_of_dpsgd_hides_more_the_more_there_is(root):
+    some, much = (
+        record_of(root, defense=f"dpsgd[noise_multiplier={noise}]").privacy["snr_db"].mean
+        for noise in (0.001, 1)
+    )
+    assert much < some - 2
+
+
+def test_more_images_in_a_batch_than_classes_cannot_be_labelled_one_each(root):
+    record = evaluate(
+        cache=root,
+        **{**CELL, "attack": "gradmatch[labels=distinct]", "batch_size": 12, "targets": 12},
+        defense="none",
+    )
+    assert record.status == "failed"
+    assert "a batch of 12 holds more images than there are classes (10)" in record.error
