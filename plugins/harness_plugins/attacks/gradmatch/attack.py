@@ -29,7 +29,7 @@ class GradientMatching(Attack[GradmatchConfig]):
         self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
     ) -> Reconstruction:
         """Images by batch; by name where batches are mixed and the mixture is known."""
-        alive = _usable(view.gradients)
+        alive = _usable(view.gradients) & _telling(view)
         inputs = expected(view)
         matched = self._matching(view, inputs).run(alive.nonzero().flatten(), progress)
         return self._answer(view, matched, alive, inputs)
@@ -90,13 +90,13 @@ class GradientMatching(Attack[GradmatchConfig]):
             "matching_loss": float(matched.losses[found].mean()),
             "restarts": float(self.config.restarts * int(alive.sum())),
             "diverged_restarts": float(matched.diverged),
-            "zero_gradients": float((~alive).sum()),
+            "zero_gradients": float((~_usable(view.gradients)).sum()),
         }
         if _mixed(view):
             images, targets = self._decode(view, matched, found, folded=inputs.folded)
             claims["inputs"] = matched.inputs
             return Reconstruction(images, targets, claims=claims, diagnostics=diagnostics)
-        images, batches = _first_round(view, matched.inputs, found)
+        images, batches = _unmixed(view, matched.inputs, found)
         return Reconstruction(images, batches=batches, claims=claims, diagnostics=diagnostics)
 
     def _require_any(self, found: Tensor, batches: int) -> None:
@@ -153,13 +153,19 @@ def _public_mean(view: View) -> Tensor:
     return torch.zeros(view.shape, device=view.device)
 
 
-def _first_round(view: View, inputs: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
-    """Images [m, *view.shape] and their batches.
+def _telling(view: View) -> Tensor:
+    """[batches]: all of a known mixture, else those of the first round.
 
-    Of several rounds the first, because nobody says which images of different rounds are one.
+    Of the others nobody says which image is which, and one answer to each is all that counts.
     """
-    first = len(found) // int(view.protocol.get("rounds", 1))
-    batches = found[:first].nonzero().flatten()
+    count = len(next(iter(view.gradients.values())))
+    rounds = 1 if _mixed(view) else int(view.protocol.get("rounds", 1))
+    return torch.arange(count, device=view.device) < count // rounds
+
+
+def _unmixed(view: View, inputs: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+    """Images [m, *view.shape] and their batches."""
+    batches = found.nonzero().flatten()
     images = inputs[batches].flatten(0, 1)
     if images.shape[1:] != view.shape:
         images = fit_images(images, view.shape)
