@@ -1,11 +1,20 @@
-"""MixCon's tables of accuracy, and its figure 3, beside what is measured here.
+"""MixCon's tables, and its figure 3, beside what is measured here.
+
+Accuracy:
 
     python benchmarks/mixcon_tables.py table1    # two normals, a network of four layers
     python benchmarks/mixcon_tables.py table3    # LeNet-5 on MNIST and Fashion-MNIST
     python benchmarks/mixcon_tables.py plane     # figure 3, coarse, as docs/mixcon-plane.png
 
-`table3` and `plane` need `harness assets fetch mnist fashion`. What is stored already is not run
-again. The records of the tables are also kept below benchmarks/records.
+Inversion, by the paper's attack and by others:
+
+    python benchmarks/mixcon_tables.py table2      # the points of table 1
+    python benchmarks/mixcon_tables.py inversion   # tables 3 and 4, half an hour and more
+    python benchmarks/mixcon_tables.py table5      # VGG16 on CIFAR-10, small
+    python benchmarks/mixcon_tables.py tradeoff    # λ and β against the adaptive attack
+
+All but `table1` and `table2` need `harness assets fetch mnist fashion cifar10 lpips-vgg16`. What is
+stored already is not run again. The records of the tables are also kept below benchmarks/records.
 """
 
 from __future__ import annotations
@@ -196,7 +205,176 @@ def write(axes: Any, cells: list[list[float]], form: str) -> None:
             axes.text(x, y, form.format(value), ha="center", va="center", fontsize=8, bbox=box)
 
 
-TABLES = {"table1": table1, "table3": table3, "plane": plane}
+TABLE_2 = {"vanilla": (1.92, 0.169), "beta=0.01": (2.08, 0.118), "beta=0": (2.35, 0.161)}
+"""Mean squared error and cosine of inverted points, by training."""
+
+INVERTED = {
+    ("mnist", "none"): (0.64, 0.11, 0.83, 0.78),
+    ("mnist", "mixcon[strength=1,beta=1e-4]"): (0.14, 0.11, 0.48, 0.44),
+    ("mnist", "unicon[strength=1]"): (0.31, 0.11, 0.59, 0.41),
+    ("fashion", "none"): (0.43, 0.17, 0.78, 0.71),
+    ("fashion", "mixcon[strength=1,beta=1e-4]"): (0.17, 0.09, 0.52, 0.42),
+    ("fashion", "unicon[strength=1]"): (0.19, 0.09, 0.53, 0.45),
+}
+"""Tables 3 and 4: SSIM, its deviation over images, its worst case, and PSIM."""
+
+ATTACKS = ("inversion[preset=paper]", "inversion[preset=standard]", "inversion[preset=decoder]")
+
+TABLE_5 = {
+    "none": (0.53, 0.15, 0.9418, 0.92),
+    "mixcon[strength=1,beta=1e-8]": (0.33, 0.15, 0.66, 0.85),
+}
+"""SSIM, its deviation and its worst case, and PSIM."""
+
+SMALL_VGG = "vgg16[width=16,epochs=10,lr=0.02,batch_size=128,schedule=cosine]"
+
+LEAK_STRENGTHS, LEAK_BETAS = ("0.1", "1", "10"), ("1e-2", "1e-4", "1e-6")
+
+
+def leakage(record: RunRecord) -> Row:
+    """What came back, as the paper's tables have it, or why nothing did."""
+    if record.status != "ok":
+        return {"failed": record.error, "record": record.id}
+    scores = record.privacy
+    return {
+        "attack": record.attack.name if record.attack else "",
+        "accuracy": round(100 * record.utility.accuracy, 2) if record.utility else None,
+        **{name: _summary(scores[name]) for name in scores if scores[name].mean is not None},
+        "record": record.id,
+    }
+
+
+def _summary(score: Any) -> dict[str, Any]:
+    return {
+        "mean": score.mean,
+        "std": score.std,
+        "ci": score.ci,
+        "worst": score.worst,
+        "null": score.null,
+        "null_name": score.null_name,
+    }
+
+
+def table2(threads: int) -> Iterator[Row]:
+    """All 200 test points, the paper's attack and the adaptive one, five draws of the network."""
+    for training, defense in SYNTHETIC.items():
+        for attack in ("inversion[preset=synthetic]", "inversion[preset=standard]"):
+            for seed in range(5):
+                record = evaluate(
+                    dataset="synthetic-mixcon",
+                    victim="mixcon-mlp",
+                    defense=defense,
+                    attack=attack,
+                    release="features",
+                    targets_from="heldout",
+                    targets=200,
+                    preset="standard",
+                    private_size=800,
+                    public_size=200,
+                    test_size=200,
+                    metrics="mse,cosine",
+                    seed=seed,
+                    threads=threads,
+                )
+                title = f"{training}, {attack}, draw {seed}"
+                yield {"title": title, "paper": TABLE_2[training], **leakage(kept(record))}
+
+
+def inversion(threads: int) -> Iterator[Row]:
+    """100 held-out images of a victim trained on 50 000; 10 000 are the attacker's."""
+    for (dataset, defense), paper in INVERTED.items():
+        for attack in ATTACKS:
+            record = evaluate(
+                dataset=dataset,
+                victim="lenet5",
+                defense=defense,
+                attack=attack,
+                release="features",
+                targets_from="heldout",
+                targets=100,
+                preset="standard",
+                private_size=50_000,
+                public_size=10_000,
+                test_size=10_000,
+                metrics="all",
+                threads=threads,
+            )
+            yield {
+                "title": f"{dataset}, {defense}, {attack}",
+                "paper": paper,
+                **leakage(kept(record)),
+            }
+
+
+def table5(threads: int) -> Iterator[Row]:
+    """A sixteenth of the network, a fifth of the images, a thirtieth of the epochs."""
+    for defense, paper in TABLE_5.items():
+        for attack in ("inversion[preset=decoder-gan,epochs=10]", "inversion[preset=standard]"):
+            record = evaluate(
+                dataset="cifar10",
+                victim=SMALL_VGG,
+                defense=defense,
+                attack=attack,
+                release="features",
+                targets_from="heldout",
+                targets=100,
+                preset="standard",
+                private_size=10_000,
+                public_size=10_000,
+                test_size=5000,
+                metrics="all",
+                threads=threads,
+            )
+            yield {"title": f"{defense}, {attack}", "paper": paper, **leakage(kept(record))}
+
+
+def tradeoff(threads: int) -> Iterator[Row]:
+    """Accuracy against the adaptive attack's SSIM; `harness show … --plane` draws the records."""
+    pairs = [(strength, beta) for strength in LEAK_STRENGTHS for beta in LEAK_BETAS]
+    mixcons = [f"mixcon[strength={s},beta={b},epsilon={below_rest(b)}]" for s, b in pairs]
+    for defense in ["none", *mixcons]:
+        record = evaluate(
+            dataset="fashion",
+            victim="lenet5[epochs=10,lr=0.001,batch_size=16]",
+            defense=defense,
+            attack="inversion[preset=standard]",
+            release="features",
+            targets_from="heldout",
+            targets=100,
+            preset="standard",
+            private_size=6000,
+            public_size=4000,
+            test_size=10_000,
+            metrics="snr_db,ssim,lpips_vgg",
+            threads=threads,
+        )
+        yield {"title": defense, "paper": None, **leakage(kept(record))}
+
+
+def leak_line(row: Row) -> str:
+    if "failed" in row:
+        return f"{row['title']:<66} {row['failed']}"
+    cells = [f"{row['title']:<66}"]
+    if row["accuracy"] is not None:
+        cells.append(f"accuracy {row['accuracy']:.1f}")
+    shown = ("ssim", "mse", "cosine", "lpips_vgg", "snr_db", "recognition")
+    cells += [scored(name, row[name]) for name in shown if name in row]
+    if row["paper"]:
+        cells.append(f"paper {row['paper']}")
+    return "  ".join(cells)
+
+
+def scored(name: str, score: dict[str, Any]) -> str:
+    """`name mean ± deviation [interval] (worst; null)`."""
+    interval = "[{:.3f}, {:.3f}]".format(*score["ci"]) if score["ci"] else ""
+    worst = f"{score['worst']:.2f}" if score["worst"] is not None else "-"
+    spread = f"{score['mean']:.3f} ± {score['std']:.3f}"
+    return f"{name} {spread} {interval} (worst {worst}, null {score['null']:.3f})"
+
+
+ACCURACIES = {"table1": table1, "table3": table3, "plane": plane}
+LEAKAGES = {"table2": table2, "inversion": inversion, "table5": table5, "tradeoff": tradeoff}
+TABLES = {**ACCURACIES, **LEAKAGES}
 
 
 def main() -> None:
@@ -210,12 +388,14 @@ def main() -> None:
         "--picture", type=Path, default=ROOT / "docs" / "mixcon-plane.png", help="of `plane`"
     )
     arguments = parser.parse_args()
-    if not arguments.json:
+    leaks = arguments.table in LEAKAGES
+    if not (arguments.json or leaks):
         print(HEAD)
     rows = []
     for row in TABLES[arguments.table](arguments.threads):
         rows.append(row)
-        print(json.dumps(row) if arguments.json else line(row), flush=True)
+        text = leak_line(row) if leaks else line(row)
+        print(json.dumps(row) if arguments.json else text, flush=True)
     if arguments.table == "plane":
         draw(rows, arguments.picture)
 

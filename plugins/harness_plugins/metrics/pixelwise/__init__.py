@@ -1,5 +1,7 @@
 """Pixel-by-pixel metrics: `snr_db`, `psnr`, `mse`, `cosine`."""
 
+import math
+
 from harness.api import MetricSpec, hookimpl
 
 _SCORES = "harness_plugins.metrics.pixelwise.scores"
@@ -35,12 +37,13 @@ def harness_metrics() -> list[MetricSpec]:
         MetricSpec(
             name="mse",
             version="1",
-            summary="mean squared error, on images in [0,1]",
+            summary="mean squared error, on images in [0,1]; of anything else, as it is",
             reference="usual definition",
             factory=f"{_SCORES}:Mse",
             formula="mean((x−x̂)²)",
             leaks_more="lower",
-            range=(0.0, 1.0),
+            range=(0.0, math.inf),
+            of="anything",
         ),
         MetricSpec(
             name="cosine",

@@ -36,10 +36,10 @@ class SnrDb(Metric):
 
 
 class Mse(Metric):
-    """mean((x−x̂)²) on images in [0,1]."""
+    """mean((x−x̂)²) on images in [0,1], or on features and vectors as they are."""
 
     def score(self, images: Tensor, truth: Tensor) -> Tensor:
-        """[n] in [0,1]."""
+        """[n], in [0,1] for images."""
         return _per_image((images - truth).square()) / truth[0].numel()
 
 
