@@ -49,7 +49,9 @@ class GradientMatching(Attack[GradmatchConfig]):
         )
 
     def _objective(self, view: View, *, folded: bool) -> Objective:
-        batched = BatchedGradients(view.model, train=view.protocol.get("bn_mode") == "train")
+        watched = self.config.statistics != "none" and self.config.bn > 0
+        train = view.protocol.get("bn_mode") == "train"
+        batched = BatchedGradients(view.model, train=train, watched=watched)
         return Objective(
             gradients=batched,
             observed=Observed.of(view.gradients, adaptive=self.config.adaptive),
@@ -62,7 +64,7 @@ class GradientMatching(Attack[GradmatchConfig]):
 
     def _moments(self, view: View, batched: BatchedGradients) -> Moments:
         """What each BatchNorm should see: of each batch, or as the model has it from training."""
-        if self.config.statistics == "none":
+        if self.config.statistics == "none" or not self.config.bn:
             return {}
         if not view.has(Channel.BN_STATISTICS):
             return batched.running

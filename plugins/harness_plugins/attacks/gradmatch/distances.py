@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+SMALL, FEW = 1e-2, 1e-3
+"""Entries below this share of the deviation are small; a share of them below that is few."""
 TINY = 1e-20
 """Squared norm of a gradient that counts as zero."""
 
@@ -30,8 +32,8 @@ class Observed:
 
     @classmethod
     def of(cls, gradients: Mapping[str, Tensor], *, adaptive: bool) -> Observed:
-        """`adaptive`: where entries are exactly zero they were pruned, and say nothing."""
-        if not adaptive or all(bool(g.all()) for g in gradients.values()):
+        """`adaptive`: entries that were pruned are zero, and say nothing."""
+        if not adaptive or not pruned(gradients):
             return cls(gradients)
         return cls(gradients, {name: (g != 0).to(g.dtype) for name, g in gradients.items()})
 
@@ -59,6 +61,23 @@ class Observed:
     def squared_norm(self) -> Tensor:
         """[P] over all layers."""
         return sum(_dot(g, g) for g in self.gradients.values()).clamp(min=TINY)  # type: ignore[union-attr]
+
+
+def pruned(gradients: Mapping[str, Tensor]) -> bool:
+    """Whether small entries are missing: units that did not fire leave zeros, but small ones too.
+
+    Of what is not zero, a hundredth or so lies below a hundredth of the tensor's deviation,
+    unless the smallest were taken away.
+    """
+    small = total = zeros = 0
+    for gradient in gradients.values():
+        there = gradient != 0
+        count = int(there.sum())
+        zeros += gradient.numel() - count
+        deviation = gradient.square().sum().div(max(1, count)).sqrt()
+        small += int((there & (gradient.abs() < SMALL * deviation)).sum())
+        total += count
+    return zeros > 0 and small < FEW * total
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

@@ -37,25 +37,33 @@ class BatchedGradients:
     """Gradients of the soft-label cross entropy of one model at many batches (`torch.func`).
 
     In `train` mode every batch is normalised by its own statistics, else by the running ones.
-    The model that is handed in stays as it is.
+    The model that is handed in stays as it is. Moments are taken where they are `watched`.
     """
 
-    def __init__(self, model: nn.Module, *, train: bool) -> None:
+    def __init__(self, model: nn.Module, *, train: bool, watched: bool = True) -> None:
         self.running = running_moments(model)
         model = deepcopy(model).train(train).requires_grad_(False)
         if train:
             replace_all_batch_norm_modules_(model)
         self._model = model
         self.parameters = dict(model.named_parameters())
-        self._layers = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
-        self._vectorised = vmap(
-            grad(self._loss, has_aux=True), in_dims=(None, 0, 0), randomness="different"
-        )
+        norms = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
+        self._layers = norms if watched else {}
+        self._single = grad(self._loss, has_aux=True)
+        self._vectorised = vmap(self._single, in_dims=(None, 0, 0), randomness="different")
 
     def __call__(self, inputs: Tensor, labels: Tensor) -> Taken:
         """Of inputs [P, b, *shape] and soft labels [P, b, classes]; differentiable in both."""
-        gradients, moments = self._vectorised(self.parameters, inputs, labels)
-        return Taken(gradients, moments)
+        if len(inputs) > 1:
+            return Taken(*self._vectorised(self.parameters, inputs, labels))
+        gradients, moments = self._single(self.parameters, inputs[0], labels[0])
+        alone = {name: gradient.unsqueeze(0) for name, gradient in gradients.items()}
+        return Taken(alone, {n: (m.unsqueeze(0), v.unsqueeze(0)) for n, (m, v) in moments.items()})
+
+    @property
+    def values(self) -> int:
+        """Numbers in the gradient of one batch."""
+        return sum(parameter.numel() for parameter in self.parameters.values())
 
     def _loss(
         self, parameters: Mapping[str, Tensor], inputs: Tensor, labels: Tensor

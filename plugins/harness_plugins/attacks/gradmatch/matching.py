@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from harness_plugins.attacks.gradmatch.search import LossOf, Stepped
 
 
+MOST_VALUES = 4_000_000
+"""Of gradients in one graph; a network of eleven million is taken alone."""
+
+
 @dataclass(frozen=True)
 class Matched:
     """The best restart of each released gradient.
@@ -32,6 +36,15 @@ class Matched:
     labels: Tensor
     losses: Tensor
     diverged: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One graph `of` several, and whom to tell how far it is."""
+
+    number: int
+    of: int
+    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -54,8 +67,14 @@ class Matching:
     def run(self, rows: Tensor, progress: Progress) -> Matched:
         """Search the gradients `rows`; the others stay zero, and their loss infinite."""
         restarts = self.config.restarts
-        parts = rows.repeat_interleave(restarts).split(self.config.at_once)
-        found = [self._part(part, i, len(parts), progress) for i, part in enumerate(parts)]
+        problems = rows.repeat_interleave(restarts)
+        size = self._at_once()
+        starts = [start.split(size) for start in self._start(len(problems))]
+        parts = list(zip(problems.split(size), *starts, strict=True))
+        found = [
+            self._part(part, start, Turn(i, len(parts), progress))
+            for i, (part, *start) in enumerate(parts)
+        ]
         losses = torch.cat([each.losses for each in found])
         inputs, labels = (torch.cat([each.variables[i] for each in found]) for i in (0, 1))
         first = torch.arange(0, len(losses), restarts, device=losses.device)
@@ -73,7 +92,14 @@ class Matching:
         placed[rows] = values
         return placed
 
-    def _part(self, rows: Tensor, number: int, parts: int, progress: Progress) -> Found:
+    def _at_once(self) -> int:
+        """Problems of one graph: as many as asked for, of large models fewer.
+
+        Beyond some millions of values in gradients a graph of many is slower than one by one.
+        """
+        return max(1, min(self.config.at_once, MOST_VALUES // self.objective.gradients.values))
+
+    def _part(self, rows: Tensor, start: list[Tensor], turn: Turn) -> Found:
         """Some problems in one graph: their inputs, and labels [P, b, classes]."""
         objective, unit, steps = self.objective[rows], self.inputs.unit, self.config.steps
         known = None if self.labels is None else self.labels[rows]
@@ -85,14 +111,14 @@ class Matching:
             return objective(variables[0] * unit, told(variables))
 
         def stepped(step: int) -> None:
-            progress(number * steps + step, parts * steps)
+            turn.progress(turn.number * steps + step, turn.of * steps)
 
-        found = self._minimise(loss_of, self._start(len(rows), number), stepped)
+        found = self._minimise(loss_of, start, stepped)
         return Found([found.variables[0] * unit, told(found.variables)], found.losses)
 
-    def _start(self, count: int, number: int) -> list[Tensor]:
+    def _start(self, count: int) -> list[Tensor]:
         """Standard normal inputs, in units, and logits of labels if those are searched for."""
-        stream = self.stream.stream(use="start", part=number)
+        stream = self.stream.stream(use="start")
         start = [stream.normal(count, *self.shape)]
         if self.labels is None:
             logits = stream.stream(use="labels").normal(count, self.shape[0], self.classes)
