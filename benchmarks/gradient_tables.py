@@ -121,7 +121,6 @@ def knowledge(attack: str) -> Iterator[Cell]:
     for size in (1, 4):
         for preset, threat_model in (
             ("strongest", "fl-strong"),
-            ("strongest", "fl-realistic"),
             ("realistic", "fl-realistic"),
         ):
             own = with_options(attack, preset=preset)

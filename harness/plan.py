@@ -113,11 +113,13 @@ class Cell:
         known: dict[str, int | str] = {"rounds": rounds, "space": request.space}
         if self.kind is not ReleaseKind.GRADIENTS:
             return known
+        late = [d.written for d in self.defenses if d.spec.stage is not Stage.ENCODING]
         return {
             **known,
             "batch_size": request.batch_size,
             "victim_epochs": request.victim_epochs,
             "bn_mode": request.bn_mode,
+            "guards": "+".join(late),
         }
 
     @property

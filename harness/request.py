@@ -92,6 +92,11 @@ class Request(BaseModel):
                 f"targets={self.targets} is more than the {split} images there are "
                 f"({available}); raise {split}_size or lower targets"
             )
+        if self.batch_size > self.sizes.private:
+            raise ValueError(
+                f"batch_size={self.batch_size} is more than the private images there are "
+                f"({self.sizes.private}); lower batch_size or raise private_size"
+            )
         return self
 
     @property

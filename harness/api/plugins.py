@@ -187,7 +187,8 @@ class Reconstruction:
     p_values          [..., pairs]: of tests whose null hypothesis says that nothing leaks
     inputs            [batches, b, *input shape]: what the model was given, as it was given, in
                       any order within a batch; of gradients
-    batch_labels      [batches, b, classes]: the labels of each batch, in any order; of gradients
+    batch_labels      [batches, b, classes]: the labels of each batch, in any order; of gradients.
+                      Of both, batches that hold a NaN are not claimed anything of
     """
 
     images: Tensor | None = None

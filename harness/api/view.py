@@ -37,7 +37,8 @@ class View:
     rng: Stream
     protocol: Mapping[str, int | str] = field(default_factory=dict)
     """How the release is made: `rounds`, the `space` as `name[option=value]`; of gradients
-    `batch_size`, `victim_epochs`, `bn_mode`."""
+    `batch_size`, `victim_epochs`, `bn_mode`, and as `guards` the defenses of training and of
+    gradients, `name[option=value]` joined by `+`."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What the attack's preparations made, as `preparation.tensor`."""
 

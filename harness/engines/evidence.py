@@ -81,10 +81,12 @@ class Evidence:
     @property
     def _batches(self) -> BatchFacts:
         """The truth about what gradients were taken of."""
-        secrets = self.owner.release.secrets
-        labels = secrets["batch_labels"]
+        secrets, splits = self.owner.release.secrets, self.owner.truth
+        labels, inputs = secrets["batch_labels"], secrets["batch_inputs"]
+        alike = tuple(inputs.shape[2:]) == splits.shape
         return BatchFacts(
-            inputs=secrets["batch_inputs"],
+            inputs=inputs,
+            guess=self.facts.guess.view(splits.shape) if alike else None,
             labels=labels.argmax(2),
             classes=labels.shape[2],
             stream=self.stream.stream(use="findings"),

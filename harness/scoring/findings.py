@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -19,8 +19,6 @@ LEVEL = 0.05
 """Tests are held to this level."""
 BY_IMAGES = frozenset({"squared_error", "image_sign_accuracy"})
 """Findings that say of images what metrics say too."""
-DRAWS = 200
-"""Random guesses of a batch's labels that chance is a mean of."""
 
 
 class Finding(BaseModel):
@@ -95,59 +93,89 @@ class BatchFacts:
     """What claims on batches are compared with.
 
     `inputs` [batches, b, *shape] of the model, and `labels` [batches, b], the leading ones, of
-    so many `classes`.
+    so many `classes`. `guess` [*shape] is the mean public image, None where inputs are no images
+    of that shape.
     """
 
     inputs: Tensor
     labels: Tensor
     classes: int
+    guess: Tensor | None
     stream: Stream
+
+    def of(self, batches: Tensor) -> BatchFacts:
+        """Those of some batches."""
+        return replace(self, inputs=self.inputs[batches], labels=self.labels[batches])
 
 
 def batch_findings(claims: Mapping[str, Tensor], facts: BatchFacts) -> dict[str, Finding]:
-    """Every claim on released gradients; CellFailed where one is not what its name says."""
+    """Every claim on released gradients; CellFailed where one is not what its name says.
+
+    Batches that hold a NaN are claimed nothing of, and left out.
+    """
     judges = {"batch_labels": _batch_labels, "inputs": _inputs}
+    shapes = {
+        "batch_labels": (*facts.labels.shape, facts.classes),
+        "inputs": tuple(facts.inputs.shape),
+    }
     found: dict[str, Finding] = {}
     for name in sorted(judges.keys() & claims.keys()):
-        if not bool(claims[name].isfinite().all()):
-            raise CellFailed(f"the attack claims {name} that are not all finite")
-        found |= judges[name](claims[name].cpu(), facts)
+        _require(name, claims[name], shapes[name])
+        claim = claims[name].cpu()
+        there = ~claim.flatten(1).isnan().any(1)
+        if bool(there.any()):
+            found |= judges[name](claim[there], facts.of(there))
     return found
 
 
 def _batch_labels(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
     """Share of each batch's leading labels that were told, however often each comes."""
-    batches, size = facts.labels.shape
-    _require("batch_labels", claim, (batches, size, facts.classes))
-    shares = _overlap(claim.argmax(2), facts)
-    value, ci = _mean(shares, facts.stream, "batch_labels")
-    stream = facts.stream.stream(use="label chance")
-    guesses = stream.integers(facts.classes, DRAWS * batches * size).view(DRAWS, batches, size)
-    chance = sum(float(_overlap(guess, facts).mean()) for guess in guesses) / DRAWS
-    return {"label_accuracy": Finding(value=value, ci=ci, chance=chance, n=batches)}
+    own, told = (_counts(each, facts.classes) for each in (facts.labels, claim.argmax(2)))
+    size = facts.labels.shape[1]
+    value, ci = _mean(own.minimum(told).sum(1) / size, facts.stream, "batch_labels")
+    chance = float(_evenly_spread(own, size).mean())
+    return {"label_accuracy": Finding(value=value, ci=ci, chance=chance, n=len(own))}
 
 
-def _overlap(guess: Tensor, facts: BatchFacts) -> Tensor:
-    """[batches]: how many of a batch's labels are in the guess, counting repeats, of all."""
+def _counts(labels: Tensor, classes: int) -> Tensor:
+    """[batches, classes] float64: how often each batch holds each label."""
     from torch.nn.functional import one_hot
 
-    own, told = (one_hot(each, facts.classes).sum(1) for each in (facts.labels, guess))
-    return own.minimum(told).sum(1).double() / facts.labels.shape[1]
+    return one_hot(labels, classes).sum(1).double()
+
+
+def _evenly_spread(own: Tensor, size: int) -> Tensor:
+    """[batches] expected share of labels told by spreading the guesses evenly over classes.
+
+    Each class is guessed as often as goes into the batch, those left over on classes drawn.
+    """
+    classes = own.shape[1]
+    each, rest = divmod(size, classes)
+    sure = own.clamp(max=each).sum(1)
+    lucky = (own > each).sum(1) * rest / classes
+    return (sure + lucky) / size
 
 
 def _inputs(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
-    """SNR of what the model was given, matched one to one within each batch; zeros score 0."""
+    """SNR of what the model was given, matched one to one within each batch.
+
+    By chance: that of the mean public image, or of zeros, whichever is better.
+    """
     import torch
 
+    if not bool(claim.isfinite().all()):
+        raise CellFailed("the attack claims inputs that are infinite")
     batches, size = facts.inputs.shape[:2]
-    _require("inputs", claim, tuple(facts.inputs.shape))
-    true, told = (each.float().flatten(2) for each in (facts.inputs, claim))
+    true, told = (each.float().flatten(2).flatten(0, 1) for each in (facts.inputs, claim))
     groups = torch.arange(batches * size).view(batches, size)
     each = torch.arange(batches).repeat_interleave(size)
-    order = assign_within(told.flatten(0, 1), true.flatten(0, 1), each, groups)
-    found = _snr(told.flatten(0, 1), true.flatten(0, 1)[order])
+    found = _snr(told, true[assign_within(told, true, each, groups)])
     value, ci = _mean(found, facts.stream, "inputs")
-    return {"input_snr_db": Finding(value=value, ci=ci, chance=0.0, unit="dB", n=len(found))}
+    chance = 0.0
+    if facts.guess is not None:
+        guessed = _snr(facts.guess.float().view(1, -1).expand_as(true), true)
+        chance = max(chance, float(guessed.mean()))
+    return {"input_snr_db": Finding(value=value, ci=ci, chance=chance, unit="dB", n=len(found))}
 
 
 def _require(name: str, claim: Tensor, shape: tuple[int, ...]) -> None:

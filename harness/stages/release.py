@@ -153,11 +153,14 @@ class Inside:
 
     def facts(self, private: Samples) -> dict[str, float | int | str]:
         """The accuracy on the private images, what defenses measured, what the victim takes."""
-        logits = outputs(self.model, private.images, self.device)
-        shape = "x".join(map(str, self.rounds.images.shape[2:]))
-        accuracy = correct(logits, private.labels) / len(private)
+        shape = self.rounds.images.shape[2:]
         measured = {f"{MEASURE}{name}": value for name, value in self.stack.measures().items()}
-        return {"train_accuracy": accuracy, INPUT_SHAPE: shape, **measured}
+        facts: dict[str, float | int | str] = {INPUT_SHAPE: "x".join(map(str, shape))}
+        facts |= measured
+        if private.images.shape[1:] != shape:  # encodings of another resolution
+            return facts
+        logits = outputs(self.model, private.images, self.device)
+        return {"train_accuracy": correct(logits, private.labels) / len(private), **facts}
 
 
 def _features(inside: Inside, private: Samples, asked: Samples) -> Release:
@@ -226,7 +229,7 @@ def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
     if wanted > available:
         raise UsageError(
             f"{protocol.batches} batches of {protocol.batch_size} need {wanted} images, "
-            f"and there are {available}: ask for fewer batches, or more private images"
+            f"and there are {available}: ask for smaller batches, or more private images"
         )
     named = {"images": rounds.images, "labels": rounds.labels, **rounds.secrets}
     primary = rounds.secrets["sources"][..., 0]
@@ -262,11 +265,28 @@ def _batch_gradients(
 
         for i in range(len(rows["images"])):
             batch = rows["images"][i].to(device), rows["labels"][i].to(device)
-            taken = _taken(gradient_of, batch, stack, inside.owner.stream(what="noise", batch=i))
+            with _more_than_one_value():
+                taken = _taken(
+                    gradient_of, batch, stack, inside.owner.stream(what="noise", batch=i)
+                )
             streams = gradient_streams(stack, inside.owner, batch=i)
             for name, gradient in protect(taken, stack, streams).items():
                 gradients[name][i] = gradient
     return gradients, {name: torch.stack(values) for name, values in seen.items()}
+
+
+@contextmanager
+def _more_than_one_value() -> Iterator[None]:
+    """What torch says of BatchNorm on a single value, as advice."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise UsageError(
+            "the victim's BatchNorm has no statistics of a batch of one image; ask for "
+            "--batch-size 2 or --bn-mode eval"
+        ) from None
 
 
 def _taken(

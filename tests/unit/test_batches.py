@@ -1,6 +1,6 @@
 """What is claimed of batches of gradients, and how images are told apart within them."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -90,7 +90,14 @@ def test_batches_that_cannot_be_are_refused(images, batches, groups, message):
         judged(TRUTH[:images], batches, groups)
 
 
-FACTS = BatchFacts(TRUTH[:4].view(2, 2, 1, 28, 28), torch.tensor([[3, 3], [1, 7]]), 10, BOARD)
+MEAN = DATA.public.standardised(DATA.scale).images.mean(0)
+FACTS = BatchFacts(
+    inputs=TRUTH[:4].view(2, 2, 1, 28, 28),
+    labels=torch.tensor([[3, 3], [1, 7]]),
+    classes=10,
+    guess=MEAN,
+    stream=BOARD,
+)
 
 
 def labels(*guess):
@@ -104,7 +111,30 @@ def labels(*guess):
 def test_labels_are_counted_with_their_repeats_in_any_order(guess, share):
     finding = batch_findings(labels(*guess), FACTS)["label_accuracy"]
     assert finding.value == share
-    assert 0.05 < finding.chance < 0.25
+    assert finding.chance == pytest.approx(0.5 * (1 / 10 + 2 / 10))
+
+
+def test_spreading_guesses_over_classes_is_the_chance_of_large_batches():
+    facts = replace(FACTS, labels=torch.tensor([[*range(10), 0, 0]]), inputs=TRUTH[:12][None])
+    claim = one_hot(facts.labels, 10).float()
+    finding = batch_findings({"batch_labels": claim}, facts)["label_accuracy"]
+    assert finding.value == 1
+    assert finding.chance == pytest.approx((10 + 2 * 1 / 10) / 12)
+
+
+def test_batches_of_which_nothing_is_claimed_are_left_out():
+    claim = labels([3, 3], [7, 1])["batch_labels"]
+    claim[1] = torch.nan
+    finding = batch_findings({"batch_labels": claim}, FACTS)["label_accuracy"]
+    assert (finding.value, finding.n) == (1.0, 1)
+    assert batch_findings({"batch_labels": claim * torch.nan}, FACTS) == {}
+
+
+def test_a_guess_is_worth_what_the_mean_public_image_is():
+    told = MEAN.expand_as(FACTS.inputs)
+    finding = batch_findings({"inputs": told}, FACTS)["input_snr_db"]
+    assert finding.value == pytest.approx(max(0.0, finding.chance), abs=1e-4)
+    assert finding.chance > 1
 
 
 def test_inputs_are_matched_within_batches_and_zeros_score_nothing():

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from harness.api import AttackSpec, Channel, Config, Control, hookimpl
 
-Labels = Literal["auto", "distinct", "counted", "joint"]
-Statistics = Literal["auto", "inferred", "none"]
+Labels = Literal["auto", "known", "distinct", "counted", "joint"]
+Statistics = Literal["auto", "exact", "inferred", "none"]
 
 _DLG: dict[str, Any] = {
     "distance": "l2",
@@ -24,7 +24,13 @@ _DLG: dict[str, Any] = {
 }
 _COSINE: dict[str, Any] = {"steps": 2400, "tv": 1e-2, "bn": 0.0, "statistics": "none"}
 _BN: dict[str, Any] = {"steps": 2400, "tv": 1e-3, "bn": 1e-3}
-_STRONGEST: dict[str, Any] = {"steps": 2400, "tv": 0.1, "bn": 5e-3}
+_STRONGEST: dict[str, Any] = {
+    "steps": 2400,
+    "tv": 0.1,
+    "bn": 5e-3,
+    "labels": "known",
+    "statistics": "exact",
+}
 _REALISTIC: dict[str, Any] = {
     "steps": 2400,
     "tv": 0.05,
@@ -65,19 +71,25 @@ class GradmatchConfig(Config):
     )
     labels: Labels = Field(
         default="auto",
-        description="auto: known where granted, else counted; distinct: the rows of the last "
-        "layer's gradient with the least minima; counted: by its bias's gradient; joint: optimised",
+        description="auto: known where granted, else counted; known: or not at all; distinct: the "
+        "rows of the last layer's gradient with the least minima; counted: by its bias's gradient; "
+        "joint: searched for, as those of mixed batches always are where they are not known",
     )
     statistics: Statistics = Field(
         default="auto",
-        description="of BatchNorm; auto: the batch's own where granted, else inferred: the model's "
-        "running ones; none: not asked for",
+        description="of BatchNorm; auto: exact where granted, else inferred; exact: the batch's "
+        "own, or not at all; inferred: the model's running ones; none: not asked for",
     )
     adaptive: bool = Field(
         default=True, description="do not match entries that were pruned; off: match zeros too"
     )
     box: bool = Field(default=True, description="hold images to the range they can have")
-    at_once: int = Field(default=16, ge=1, le=4096, description="problems in one graph")
+    at_once: int = Field(
+        default=16,
+        ge=1,
+        le=4096,
+        description="problems in one graph at the most; fewer of models with millions of weights",
+    )
     decode_ridge: float = Field(
         default=1e-3, ge=0, le=1e3, description="of mixtures: weight of the mean public image"
     )
@@ -90,9 +102,12 @@ class GradmatchConfig(Config):
 
     def forgoes(self) -> frozenset[Channel]:
         """What is reconstructed or left out is not asked for."""
-        labels = frozenset[Channel]() if self.labels == "auto" else {Channel.BATCH_LABELS}
-        known = frozenset[Channel]() if self.statistics == "auto" else {Channel.BN_STATISTICS}
-        return frozenset(labels | known)
+        forgone = set()
+        if self.labels not in ("auto", "known"):
+            forgone.add(Channel.BATCH_LABELS)
+        if self.statistics not in ("auto", "exact"):
+            forgone.add(Channel.BN_STATISTICS)
+        return frozenset(forgone)
 
 
 @hookimpl

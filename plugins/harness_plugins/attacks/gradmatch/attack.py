@@ -10,7 +10,7 @@ import torch
 from harness.api import Attack, Budget, CellFailed, Channel, Progress, Reconstruction, View
 from harness_plugins.attacks.gradmatch import GradmatchConfig, labels
 from harness_plugins.attacks.gradmatch.decoding import Decoder
-from harness_plugins.attacks.gradmatch.distances import Observed
+from harness_plugins.attacks.gradmatch.distances import TINY, Observed
 from harness_plugins.attacks.gradmatch.gradients import BatchedGradients, Moments
 from harness_plugins.attacks.gradmatch.inputs import Inputs, expected, input_shape
 from harness_plugins.attacks.gradmatch.matching import Matched, Matching
@@ -29,12 +29,16 @@ class GradientMatching(Attack[GradmatchConfig]):
         self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
     ) -> Reconstruction:
         """Images by batch; by name where batches are mixed and the mixture is known."""
-        alive = _usable(view.gradients) & _telling(view)
-        inputs = expected(view)
-        matched = self._matching(view, inputs).run(alive.nonzero().flatten(), progress)
-        return self._answer(view, matched, alive, inputs)
+        shape, inputs = input_shape(view), expected(view)
+        if shape != view.shape:
+            fit_images(torch.empty(0, *shape), view.shape)  # raises where they cannot be targets
+        mixed = _mixed(view, folded=inputs.folded)
+        usable = _usable(view.gradients)
+        alive = usable if mixed else usable & _first_round(view)
+        matched = self._matching(view, inputs, shape).run(alive.nonzero().flatten(), progress)
+        return self._answer(view, matched, usable, inputs, mixed=mixed)
 
-    def _matching(self, view: View, inputs: Inputs) -> Matching:
+    def _matching(self, view: View, inputs: Inputs, shape: tuple[int, ...]) -> Matching:
         size = int(view.protocol.get("batch_size", 1))
         return Matching(
             config=self.config,
@@ -42,7 +46,7 @@ class GradientMatching(Attack[GradmatchConfig]):
             inputs=inputs,
             labels=self._labels(view, size),
             batches=len(next(iter(view.gradients.values()))),
-            shape=(size, *input_shape(view)),
+            shape=(size, *shape),
             classes=view.classes,
             stream=view.rng,
             device=view.device,
@@ -54,9 +58,13 @@ class GradientMatching(Attack[GradmatchConfig]):
         batched = BatchedGradients(view.model, train=train, watched=watched)
         return Objective(
             gradients=batched,
-            observed=Observed.of(view.gradients, adaptive=self.config.adaptive),
+            observed=Observed.of(
+                view.gradients,
+                adaptive=self.config.adaptive,
+                told="gradprune" in str(view.protocol.get("guards", "")),
+            ),
             distance=self.config.distance,
-            tv=self.config.tv,
+            tv=self.config.tv if view.scale.of_images else 0.0,
             bn=self.config.bn,
             moments=self._moments(view, batched),
             folded=folded,
@@ -66,7 +74,8 @@ class GradientMatching(Attack[GradmatchConfig]):
         """What each BatchNorm should see: of each batch, or as the model has it from training."""
         if self.config.statistics == "none" or not self.config.bn:
             return {}
-        if not view.has(Channel.BN_STATISTICS):
+        exact = self.config.statistics == "exact"
+        if not (exact or view.has(Channel.BN_STATISTICS)):
             return batched.running
         known = view.bn_statistics
         layers = sorted({name.rpartition(".")[0] for name in known})
@@ -74,38 +83,38 @@ class GradientMatching(Attack[GradmatchConfig]):
 
     def _labels(self, view: View, size: int) -> Tensor | None:
         """[batches, b, classes], or None where they are to be found with the images."""
-        if view.has(Channel.BATCH_LABELS):
+        if self.config.labels == "known" or view.has(Channel.BATCH_LABELS):
             return view.batch_labels
-        if self.config.labels == "joint" or _mixed(view):
+        if self.config.labels == "joint" or _several(view):
             return None
         rule: labels.Rule = "distinct" if self.config.labels == "distinct" else "counted"
         public = view.public.images if view.has(Channel.PUBLIC) else None
         return labels.reconstruct(rule, view.gradients, view.model, public, view.classes, size)
 
     def _answer(
-        self, view: View, matched: Matched, alive: Tensor, inputs: Inputs
+        self, view: View, matched: Matched, usable: Tensor, inputs: Inputs, *, mixed: bool
     ) -> Reconstruction:
         found = matched.losses.isfinite()
-        self._require_any(found, int(alive.sum()))
+        self._require_any(found, matched.restarts)
         claims = {} if view.has(Channel.BATCH_LABELS) else {"batch_labels": matched.labels}
         diagnostics = {
             "matching_loss": float(matched.losses[found].mean()),
-            "restarts": float(self.config.restarts * int(alive.sum())),
+            "restarts": float(matched.restarts),
             "diverged_restarts": float(matched.diverged),
-            "zero_gradients": float((~_usable(view.gradients)).sum()),
+            "unusable_gradients": float((~usable).sum()),
         }
-        if _mixed(view):
+        if mixed:
             images, targets = self._decode(view, matched, found, folded=inputs.folded)
             claims["inputs"] = matched.inputs
             return Reconstruction(images, targets, claims=claims, diagnostics=diagnostics)
         images, batches = _unmixed(view, matched.inputs, found)
         return Reconstruction(images, batches=batches, claims=claims, diagnostics=diagnostics)
 
-    def _require_any(self, found: Tensor, batches: int) -> None:
+    def _require_any(self, found: Tensor, restarts: int) -> None:
         if not bool(found.any()):
             raise CellFailed(
-                f"every search diverged: the loss was no number in all {self.config.restarts} "
-                f"restarts of {batches} batches; try a lower lr or more restarts"
+                f"every search diverged: the loss was no number in all {restarts} of them "
+                f"({self.config.restarts} for each batch); try a lower lr or more restarts"
             )
 
     def _decode(
@@ -113,7 +122,8 @@ class GradientMatching(Attack[GradmatchConfig]):
     ) -> tuple[Tensor, Tensor]:
         """The images that are primary in a row that was found, and which they are."""
         sources = view.sources[found]
-        mixture = Mixture.of(view.weights[found], sources, view.n_private)
+        there = sorted(set(sources[sources < view.n_private].tolist()))
+        mixture = Mixture.of(view.weights[found], _renumbered(sources, there), len(there))
         rows = fit_images(matched.inputs[found].flatten(0, 1), view.shape).flatten(1)
         decoder = Decoder(mixture, _public_mean(view).flatten(), self.config.decode_ridge)
         if folded:
@@ -121,48 +131,72 @@ class GradientMatching(Attack[GradmatchConfig]):
             images = decoder.folded(rows, self.config.decode_steps, stream)
         else:
             images = decoder.signed(rows)
-        primary = sorted(set(sources[..., 0].flatten().tolist()))
-        targets = torch.tensor(primary, device=images.device)
-        return view.scale.clamp(images[targets].view(-1, *view.shape)), targets
+        primary = set(sources[..., 0].flatten().tolist())
+        places = [place for place, image in enumerate(there) if image in primary]
+        targets = torch.tensor([there[place] for place in places], device=images.device)
+        return view.scale.clamp(images[places].view(-1, *view.shape)), targets
 
 
 def _usable(gradients: Mapping[str, Tensor]) -> Tensor:
     """[batches]: which gradients say anything; CellFailed where none does."""
-    finite = torch.stack([g.flatten(1).isfinite().all(1) for g in gradients.values()]).all(0)
-    if not bool(finite.all()):
+    rows = [gradient.flatten(1) for gradient in gradients.values()]
+    finite = torch.stack([each.isfinite().all(1) for each in rows]).all(0)
+    square = torch.stack([each.square().sum(1) for each in rows]).sum(0)
+    usable = finite & (square > TINY)
+    if not bool(usable.any()):
+        zero = int((finite & (square <= TINY)).sum())
         raise CellFailed(
-            f"{int((~finite).sum())} of {len(finite)} released gradients hold values that are no "
-            "numbers: there is nothing to match"
+            f"none of {len(usable)} released gradients can be matched: {zero} are zero (dead "
+            "units, or a training that ended at a loss of zero) and "
+            f"{int((~finite).sum())} hold values that are no numbers"
         )
-    some = torch.stack([g.flatten(1).ne(0).any(1) for g in gradients.values()]).any(0)
-    if not bool(some.any()):
-        raise CellFailed(
-            f"all {len(some)} released gradients are zero: the model's loss does not depend on its "
-            "weights (dead units, or a training that ended at a loss of zero), and nothing leaks"
-        )
-    return some
+    return usable
 
 
-def _mixed(view: View) -> bool:
+def _several(view: View) -> bool:
     """Whether inputs are known mixtures of several images."""
     known = {Channel.WEIGHTS, Channel.SOURCES, Channel.N_PRIVATE} <= view.granted
     return known and view.weights.shape[-1] > 1
+
+
+def _mixed(view: View, *, folded: bool) -> bool:
+    """Whether images are decoded from inputs: of mixtures, or of several inputs of one image.
+
+    What is alone in its batch has a name where sources are known, and may be averaged over
+    rounds; batches of several tell their images apart by labels only.
+    """
+    if _several(view):
+        return True
+    if not {Channel.WEIGHTS, Channel.SOURCES, Channel.N_PRIVATE} <= view.granted:
+        return False
+    alone = view.weights.shape[1] == 1
+    return alone and (folded or int(view.protocol.get("rounds", 1)) > 1)
+
+
+def _first_round(view: View) -> Tensor:
+    """[batches]: those of the first round.
+
+    Where nobody says which images of different rounds are one, an answer to each image is all
+    that counts.
+    """
+    count = len(next(iter(view.gradients.values())))
+    first = count // int(view.protocol.get("rounds", 1))
+    return torch.arange(count, device=view.device) < first
+
+
+def _renumbered(sources: Tensor, there: list[int]) -> Tensor:
+    """Sources as places in `there`; public images get the first number beyond."""
+    places = sources.new_full((max(int(sources.max()), *there) + 1,), len(there))
+    places[torch.tensor(there, device=sources.device)] = torch.arange(
+        len(there), device=sources.device
+    )
+    return places[sources]
 
 
 def _public_mean(view: View) -> Tensor:
     if view.has(Channel.PUBLIC):
         return view.public.images.mean(0)
     return torch.zeros(view.shape, device=view.device)
-
-
-def _telling(view: View) -> Tensor:
-    """[batches]: all of a known mixture, else those of the first round.
-
-    Of the others nobody says which image is which, and one answer to each is all that counts.
-    """
-    count = len(next(iter(view.gradients.values())))
-    rounds = 1 if _mixed(view) else int(view.protocol.get("rounds", 1))
-    return torch.arange(count, device=view.device) < count // rounds
 
 
 def _unmixed(view: View, inputs: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:

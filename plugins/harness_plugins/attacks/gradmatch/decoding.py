@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from harness.api import Stream
     from harness_plugins.mixtures.mixture import Mixture
 
+MOST_VALUES = 4_000_000
+"""Of images, or of rows, that are worked on at a time."""
 STARTS = 16
 SPREADS = torch.linspace(0, 1, STARTS)
 """Deviations of the starts about the mean."""
@@ -41,9 +43,21 @@ class Decoder:
         Each value of an image is a problem of its own: of several starts the best counts, and of
         X and −X, which fit alike, the one nearer the mean.
         """
-        size, mixed = rows.abs().repeat(1, STARTS), _dense(self.mixture).to(rows)
-        centre = self.mean.repeat(STARTS).expand(self.mixture.n, -1)
-        solve = torch.linalg.inv(self._system(rows))
+        mixed, solve = _dense(self.mixture).to(rows), torch.linalg.inv(self._system(rows))
+        width = max(1, MOST_VALUES // (STARTS * max(mixed.shape)))
+        parts = zip(rows.split(width, 1), self.mean.split(width), strict=True)
+        found = [
+            self._turns(part, mean, mixed, solve, steps, stream.stream(part=number))
+            for number, (part, mean) in enumerate(parts)
+        ]
+        return torch.cat(found, 1)
+
+    def _turns(
+        self, rows: Tensor, mean: Tensor, mixed: Tensor, solve: Tensor, steps: int, stream: Stream
+    ) -> Tensor:
+        """The same for some of the values: rows [r, w], their `mean` [w]."""
+        size = rows.abs().repeat(1, STARTS)
+        centre = mean.repeat(STARTS).expand(self.mixture.n, -1)
         spread = SPREADS.to(rows).repeat_interleave(rows.shape[1])
         images = centre + spread * stream.normal(*centre.shape).to(rows)
         for _ in range(steps):

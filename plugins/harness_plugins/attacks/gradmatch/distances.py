@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SMALL, FEW = 1e-2, 1e-3
 """Entries below this share of the deviation are small; a share of them below that is few."""
-TINY = 1e-20
+TINY = 1e-30
 """Squared norm of a gradient that counts as zero."""
 
 
@@ -31,9 +31,12 @@ class Observed:
     kept: Mapping[str, Tensor] | None = None
 
     @classmethod
-    def of(cls, gradients: Mapping[str, Tensor], *, adaptive: bool) -> Observed:
-        """`adaptive`: entries that were pruned are zero, and say nothing."""
-        if not adaptive or not pruned(gradients):
+    def of(cls, gradients: Mapping[str, Tensor], *, adaptive: bool, told: bool = False) -> Observed:
+        """`adaptive`: entries that were pruned are zero, and say nothing.
+
+        That they were is `told`, or seen.
+        """
+        if not adaptive or not (told or pruned(gradients)):
             return cls(gradients)
         return cls(gradients, {name: (g != 0).to(g.dtype) for name, g in gradients.items()})
 
@@ -103,7 +106,7 @@ class _Cosine(torch.autograd.Function):
         own = _masked(gradients, kept)
         dot = sum(_dot(g, o) for g, o in zip(own, observed, strict=True))
         square = sum(_dot(g, g) for g in own).clamp(min=TINY)  # type: ignore[union-attr]
-        scale = (square * norm).rsqrt()
+        scale = square.rsqrt() * norm.rsqrt()
         ctx.observed, ctx.kept = observed, kept
         ctx.save_for_backward(dot, square, scale, *gradients)
         return 1 - dot * scale

@@ -42,16 +42,17 @@ def distinct(gradients: Mapping[str, Tensor], weight: str, size: int) -> Tensor:
     return one_hot(chosen, classes).to(rows.dtype)
 
 
-def counted(
-    gradients: Mapping[str, Tensor], weight: str, bias: str | None, guess: Tensor, size: int
-) -> Tensor:
+def counted(gradients: Mapping[str, Tensor], bias: str | None, guess: Tensor, size: int) -> Tensor:
     """[batches, b, classes] one-hot, each class as often as the bias's gradient says.
 
     That is mean(p) − n_c/b; `guess` [classes] are mean probabilities of public images, in place
-    of those of the batch. Without a bias, the least rows of the weight's gradient count.
+    of those of the batch.
     """
     if bias is None:
-        return distinct(gradients, weight, size)
+        raise CellFailed(
+            "labels=counted reads the gradient of the last layer's bias, and this model has none; "
+            "use labels=distinct or labels=joint"
+        )
     share = (guess - gradients[bias]).clamp(min=0)
     share = share / share.sum(1, keepdim=True).clamp(min=1e-12)
     counts = _whole(share * size, size)
@@ -94,4 +95,4 @@ def reconstruct(
     if rule == "distinct":
         return distinct(gradients, weight, size)
     guess = mean_probabilities(model, public, classes)
-    return counted(gradients, weight, bias, guess, size)
+    return counted(gradients, bias, guess, size)

@@ -29,12 +29,13 @@ class Matched:
     """The best restart of each released gradient.
 
     `inputs` [batches, b, *shape], soft `labels` [batches, b, classes], and `losses` [batches],
-    infinite where all restarts diverged; `diverged` counts restarts.
+    infinite where all restarts diverged; of all `restarts`, so many `diverged`.
     """
 
     inputs: Tensor
     labels: Tensor
     losses: Tensor
+    restarts: int
     diverged: int
 
 
@@ -65,7 +66,7 @@ class Matching:
     device: torch.device
 
     def run(self, rows: Tensor, progress: Progress) -> Matched:
-        """Search the gradients `rows`; the others stay zero, and their loss infinite."""
+        """Search the gradients `rows`; of the others nothing is said, and their loss infinite."""
         restarts = self.config.restarts
         problems = rows.repeat_interleave(restarts)
         size = self._at_once()
@@ -80,13 +81,16 @@ class Matching:
         first = torch.arange(0, len(losses), restarts, device=losses.device)
         best = first + losses.view(-1, restarts).argmin(1)
         return Matched(
-            inputs=self._placed(inputs[best], rows),
-            labels=self._placed(labels[best], rows),
+            inputs=self._placed(inputs[best], rows, torch.nan),
+            labels=self._placed(labels[best], rows, torch.nan)
+            if self.labels is None
+            else self.labels,
             losses=self._placed(losses[best], rows, torch.inf),
+            restarts=len(losses),
             diverged=int((~losses.isfinite()).sum()),
         )
 
-    def _placed(self, values: Tensor, rows: Tensor, fill: float = 0.0) -> Tensor:
+    def _placed(self, values: Tensor, rows: Tensor, fill: float) -> Tensor:
         """[batches, ...] with `values` in the given rows."""
         placed = values.new_full((self.batches, *values.shape[1:]), fill)
         placed[rows] = values

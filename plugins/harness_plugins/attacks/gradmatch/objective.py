@@ -48,10 +48,14 @@ class Objective:
 
 
 def total_variation(images: Tensor) -> Tensor:
-    """[P] mean absolute difference of horizontal neighbours plus that of vertical ones."""
-    across = (images[..., 1:] - images[..., :-1]).abs().flatten(1).mean(1)
-    down = (images[..., 1:, :] - images[..., :-1, :]).abs().flatten(1).mean(1)
-    return across + down
+    """[P] mean absolute difference of horizontal neighbours plus that of vertical ones.
+
+    Images one pixel wide or high have no such neighbours, and nothing is added.
+    """
+    across = images[..., 1:] - images[..., :-1]
+    down = images[..., 1:, :] - images[..., :-1, :]
+    sums = [each.abs().flatten(1).sum(1) / max(1, each[0].numel()) for each in (across, down)]
+    return sums[0] + sums[1]
 
 
 def _apart(found: Moments, wanted: Moments) -> Tensor:

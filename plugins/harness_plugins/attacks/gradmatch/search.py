@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ def descend(
     """
     variables = [each.clone().requires_grad_() for each in start]
     adam = torch.optim.Adam(variables, lr=lr)
-    milestones = [int(part * steps) for part in MILESTONES]
+    milestones = [max(1, math.ceil(part * steps)) for part in MILESTONES]
     schedule = torch.optim.lr_scheduler.MultiStepLR(adam, milestones, gamma=0.1)
     alive = torch.ones(len(start[0]), dtype=torch.bool, device=start[0].device)
     for step in range(steps):
@@ -51,6 +52,7 @@ def descend(
         pulls = torch.autograd.grad(losses.sum(), variables)
         alive &= losses.detach().isfinite()
         for variable, pull in zip(variables, pulls, strict=True):
+            alive &= pull.flatten(1).isfinite().all(1)
             usable = pull.nan_to_num(0, 0, 0)
             variable.grad = usable.sign_() if signed else usable
         adam.step()
