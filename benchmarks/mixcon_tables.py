@@ -256,7 +256,7 @@ def _summary(score: Any) -> dict[str, Any]:
 
 
 def table2(threads: int) -> Iterator[Row]:
-    """All 200 test points, the paper's attack and the adaptive one, five draws of the network."""
+    """All 200 test points, by the paper's attack and the adaptive one; five draws."""
     for training, defense in SYNTHETIC.items():
         for attack in ("inversion[preset=synthetic]", "inversion[preset=standard]"):
             for seed in range(5):
@@ -307,7 +307,10 @@ def inversion(threads: int) -> Iterator[Row]:
 
 
 def table5(threads: int) -> Iterator[Row]:
-    """A sixteenth of the network, a fifth of the images, a thirtieth of the epochs."""
+    """A sixteenth of the network, a fifth of the images, a thirtieth of the epochs.
+
+    The decoder with its adversary is trained for 10 epochs of the paper's 50.
+    """
     for defense, paper in TABLE_5.items():
         for attack in ("inversion[preset=decoder-gan,epochs=10]", "inversion[preset=standard]"):
             record = evaluate(
@@ -359,17 +362,26 @@ def leak_line(row: Row) -> str:
         cells.append(f"accuracy {row['accuracy']:.1f}")
     shown = ("ssim", "mse", "cosine", "lpips_vgg", "snr_db", "recognition")
     cells += [scored(name, row[name]) for name in shown if name in row]
+    if "lpips_vgg" in row:  # the paper never names the network of its PSIM
+        cells.append(f"1 - lpips {1 - row['lpips_vgg']['mean']:.2f}")
     if row["paper"]:
-        cells.append(f"paper {row['paper']}")
+        cells.append("paper: " + ", ".join(papers(row["paper"])))
     return "  ".join(cells)
+
+
+def papers(figures: tuple[float, ...]) -> list[str]:
+    """The paper's figures by name: of points, or of images."""
+    names = ("mse", "cosine") if len(figures) == 2 else ("ssim", "±", "best image", "PSIM")
+    return [f"{name} {figure:g}" for name, figure in zip(names, figures, strict=True)]
 
 
 def scored(name: str, score: dict[str, Any]) -> str:
     """`name mean ± deviation [interval] (worst; null)`."""
     interval = "[{:.3f}, {:.3f}]".format(*score["ci"]) if score["ci"] else ""
     worst = f"{score['worst']:.2f}" if score["worst"] is not None else "-"
+    null = f"{score['null']:.3f}" if score["null"] is not None else "-"
     spread = f"{score['mean']:.3f} ± {score['std']:.3f}"
-    return f"{name} {spread} {interval} (worst {worst}, null {score['null']:.3f})"
+    return f"{name} {spread} {interval} (worst {worst}, {score['null_name']} {null})"
 
 
 ACCURACIES = {"table1": table1, "table3": table3, "plane": plane}

@@ -31,9 +31,16 @@ class AttackPlan:
         return tuple(made for made in declared if made.channels <= self.channels)
 
     @property
+    def effort(self) -> str:
+        """The option that buys more work, if the attack says which that is."""
+        config = self.attack.config
+        own = config.busiest() if isinstance(config, Config) else ""
+        return own or str(self.attack.spec.effort)
+
+    @property
     def doubled(self) -> AttackPlan | None:
         """The same at twice its effort, where it says what that is and may be doubled."""
-        name, config = self.attack.spec.effort, self.attack.config
+        name, config = self.effort, self.attack.config
         if not name:
             return None
         values = {**config.model_dump(), name: 2 * getattr(config, name)}

@@ -30,6 +30,10 @@ class Config(BaseModel):
         """Optional channels that an attack with these options has no use for: it gets none."""
         return frozenset()
 
+    def busiest(self) -> str:
+        """The option that buys more work, where it is not the spec's `effort` for these options."""
+        return ""
+
 
 C = TypeVar("C", bound=BaseModel)
 

@@ -60,6 +60,10 @@ def command(
 
     if metric and not plane:
         raise click.UsageError("--metric is for --plane: say where to draw it.")
+    if as_json and plane:
+        raise click.UsageError("--json prints records and draws nothing; leave out --plane.")
+    if target is not None and plane and not panel:
+        raise click.UsageError("--target is for --panel: a plane shows no single image.")
     kept = Records(cache_root())
     found = [kept.find(text) for text in records]
     if as_json:

@@ -243,7 +243,7 @@ def rising(court: Court, plan: AttackPlan, name: str) -> list[Flag]:
     except CellFailed as error:
         message = f"'{name}' at twice its effort: {first_line(error)}"
         return [Flag(name="twice_failed", message=message)]
-    before, effort = court.judged(plan), plan.attack.spec.effort
+    before, effort = court.judged(plan), plan.effort
     found = (_identification(before), _identification(after))
     told = sharper(name, effort, found[0], found[1]) if found[0] and found[1] else []
     return told + _nearer(court, name, effort, before, after)

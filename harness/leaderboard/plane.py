@@ -13,7 +13,7 @@ from harness.leaderboard.apart import differing, written
 from harness.scoring.verdict import main_metric
 
 if TYPE_CHECKING:
-    from harness.record import RunRecord
+    from harness.record import RunRecord, Used
     from harness.scoring.intervals import Interval
     from harness.scoring.summary import MetricScore
 
@@ -98,9 +98,9 @@ def _check_comparable(records: Sequence[RunRecord]) -> None:
     """Attack, data, victim and knowledge are the same all over the plane."""
     same: dict[str, Callable[[RunRecord], str]] = {
         "attacks": lambda record: record.attack.name,
-        "datasets": lambda record: record.dataset.name,
+        "datasets": lambda record: _with_options(record.dataset),
         "victims": lambda record: record.victim.name,
-        "spaces": lambda record: record.space.name,
+        "spaces": lambda record: _with_options(record.space),
         "threat models": lambda record: record.threat_model,
         "releases": lambda record: record.release_kind,
     }
@@ -109,8 +109,13 @@ def _check_comparable(records: Sequence[RunRecord]) -> None:
         if len(found) > 1:
             raise UsageError(
                 f"These records have different {what} ({', '.join(found)}), so they make no "
-                "plane: only the defense and its options may differ."
+                "plane: the defense may differ, and how much was asked of the run."
             )
+
+
+def _with_options(used: Used) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in sorted(used.config.items()))
+    return f"{used.name}[{options}]" if options else used.name
 
 
 def _check_accuracy(records: Sequence[RunRecord]) -> None:

@@ -221,12 +221,16 @@ def _panel(metrics: Metrics, truth: Splits, signs_hidden: bool) -> _Panel:
     unfit: dict[str, MetricScore] = {}
     domains = (("", None), ("_abs", truth.scale))[: 1 + signs_hidden]
     for name, (spec, metric) in metrics.items():
-        reason = metric if isinstance(metric, str) else metric.unavailable(truth.shape)
         for suffix, scale in domains:
-            if isinstance(metric, Metric) and reason is None:
-                fit[name + suffix] = _scorer(spec, metric, scale)
+            if isinstance(metric, str):
+                unfit[name + suffix] = _unavailable(spec, metric)
+                continue
+            scorer = _scorer(spec, metric, scale)
+            reason = scorer.metric.unavailable(truth.shape)
+            if reason is None:
+                fit[name + suffix] = scorer
             else:
-                unfit[name + suffix] = _unavailable(spec, reason or "no reason given")
+                unfit[name + suffix] = _unavailable(spec, reason)
     return _Panel(fit, unfit)
 
 

@@ -55,12 +55,16 @@ def vectors(n, seed):
 UNBOUNDED = Scale((0.0,), (1.0,), None, None)
 
 
-@pytest.mark.parametrize("public", [None, PUBLIC], ids=["alone", "public"])
-def test_an_invertible_encoder_is_inverted(public):
+@pytest.mark.parametrize(
+    ("public", "features"), [(None, "relative"), (PUBLIC, "whitened")], ids=["alone", "public"]
+)
+def test_an_invertible_encoder_is_inverted(public, features):
     """Without the penalties, which trade fidelity for plausible images."""
     private = clothes(4)
     view = features_view(square_encoder(), private, public)
-    config = InversionConfig(lambda_tv=0, lambda_prior=0, shrinkage=10, restarts=1, steps=200)
+    config = InversionConfig(
+        features=features, lambda_tv=0, lambda_prior=0, shrinkage=10, restarts=1, steps=200
+    )
     found = attack(Inversion(config), view)
     assert float(snr(found.images, private.images).min()) > 30
 
@@ -244,3 +248,41 @@ def test_what_learns_nothing_of_public_images_is_not_given_them():
     assert preset("paper").config.forgoes() == {Channel.PUBLIC}
     assert not preset("standard").config.forgoes()
     assert not preset("decoder").config.forgoes()
+
+
+def test_whitening_needs_public_images():
+    view = features_view(square_encoder(), clothes(2), None)
+    with pytest.raises(NotApplicable, match="measures features by public images"):
+        attack(Inversion(InversionConfig()), view)
+
+
+def test_whitening_has_a_measure_for_directions_beyond_the_largest():
+    torch.manual_seed(0)
+    rows = torch.randn(3000, 1200)
+    lengths = Whitening.of(rows, 1e-3).apply(rows - rows.mean(0)).square().sum(1)
+    assert float(lengths.mean() / 1200) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("options", "busy"), [({}, "steps"), ({"method": "decoder"}, "epochs")])
+def test_twice_the_effort_is_twice_what_the_method_does(options, busy):
+    assert InversionConfig(**options).busiest() == busy
+
+
+def test_a_gan_without_a_decoder_is_refused():
+    with pytest.raises(ValueError, match="add method=decoder"):
+        InversionConfig(gan=True)
+
+
+def test_a_decoder_that_went_wild_is_a_failure():
+    view = features_view(square_encoder(), clothes(4))
+    with pytest.raises(CellFailed, match="training diverged"):
+        attack(preset("decoder", epochs=1, base=4, decoder_lr=1.0, batch=16), _with_nan(view))
+
+
+def _with_nan(view):
+    """The same, where one public image is no number."""
+    public = view.public
+    broken = public.images.clone()
+    broken[200, 0, 0, 0] = math.nan
+    channels = {**view.channels, Channel.PUBLIC: Samples(broken, public.labels)}
+    return replace(view, channels=channels)

@@ -223,7 +223,7 @@ def test_a_metric_without_a_plane_is_refused(kept: list[str]) -> None:
     assert (done.exit_code, "--metric is for --plane" in done.stderr) == (2, True)
 
 
-def test_json_draws_nothing(kept: list[str], tmp_path: Path) -> None:
+def test_json_draws_nothing_and_says_so(kept: list[str], tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [*kept, "--plane", "plane.png", "--json"])
-    assert done.stdout.startswith('[{"')
+    assert (done.exit_code, "leave out --plane" in done.stderr) == (2, True)
     assert not (tmp_path / "plane.png").exists()

@@ -1,4 +1,4 @@
-"""Convolutions without normalisation or pooling: the networks that leak most by their gradients."""
+"""Networks of convolutions without normalisation or pooling, whose gradients say much."""
 
 from __future__ import annotations
 

@@ -61,12 +61,16 @@ class Inversion(Attack[InversionConfig]):
         """One image for each row of features, by name."""
         require_own_features(view)
         if self.config.method == "decoder":
-            images = features.decode(view, prepared, self.config.base)
-            return Reconstruction(images=images, targets=torch.arange(len(images)))
+            return features.answer(view, prepared, self.config.base)
         return _answer(self._descend(view, progress), len(view.features))
 
     def _descend(self, view: View, progress: Progress) -> Found:
         public = _has_public(view)
+        if self.config.features == "whitened" and not public:
+            raise NotApplicable(
+                "features=whitened measures features by public images, and this attacker has "
+                f"fewer than {_FEWEST}; give it some (--public-size) or use features=relative."
+            )
         objective = Objective.of(view, self.config, public=public)
         start = first_guess(view, self.config, public=public)
         return restarted(objective, view.features, start, self.config, view, progress)

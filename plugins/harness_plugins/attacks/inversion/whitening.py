@@ -17,9 +17,10 @@ _LEAST_VARIANCE = 1e-12
 
 @dataclass(frozen=True)
 class Whitening:
-    """(C + εI)^(-1/2) about a mean, for C of low rank.
+    """(C + εI)^(-1/2) about a mean, by the r largest directions of C.
 
-    `mean` [p]; `directions` [p, r] orthonormal; `shrunk` [r] = 1 - √(ε / (λ + ε)); `floor` √ε.
+    All other directions are taken to have the same variance, the mean ν of theirs. `mean` [p];
+    `directions` [p, r] orthonormal; `floor` √(ε + ν); `shrunk` [r] = 1 - floor / √(λ + ε).
     """
 
     mean: Tensor
@@ -31,12 +32,16 @@ class Whitening:
     def of(cls, rows: Tensor, shrinkage: float) -> Whitening:
         """Of rows [m, p]; ε is `shrinkage` times the mean variance of a direction."""
         mean = rows.mean(0)
-        values, directions = _principal(rows - mean)
-        floor = (shrinkage * (rows - mean).square().mean()).clamp(min=_LEAST_VARIANCE)
-        return cls(mean, directions, 1 - (floor / (values + floor)).sqrt(), floor.sqrt())
+        centred = rows - mean
+        values, directions = _principal(centred)
+        variance = centred.square().mean()
+        least = (shrinkage * variance).clamp(min=_LEAST_VARIANCE)
+        others = max(1, centred.shape[1] - len(values))
+        floor = (least + (variance * centred.shape[1] - values.sum()).clamp(min=0) / others).sqrt()
+        return cls(mean, directions, 1 - floor / (values + least).sqrt(), floor)
 
     def apply(self, differences: Tensor) -> Tensor:
-        """Differences [n, p] in whitened units; never the small rest of large numbers."""
+        """Differences [n, p] in whitened units."""
         along = (differences @ self.directions) * self.shrunk
         return (differences - along @ self.directions.T) / self.floor
 

@@ -10,6 +10,7 @@ import torch
 from harness.api import Attack, Budget, Channel, Progress, Reconstruction, View
 from harness_plugins.attacks.unet import UNetConfig, conditioned, features, paper
 from harness_plugins.attacks.unet.rows import names_targets
+from harness_plugins.features import require_own_features
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,9 +20,9 @@ class UNetAttack(Attack[UNetConfig]):
     """Learns to undo the defense on public images, then undoes the release."""
 
     def prepare(self, view: View, budget: Budget, progress: Progress) -> Mapping[str, Tensor]:
-        """A trained network; nothing for features, whose encoder is part of the release."""
+        """A trained network: of features, a decoder, as their encoder is known before them."""
         if not view.has(Channel.ENCODINGS):
-            return {}
+            return self._learn_decoder(view, progress)
         if self.config.variant == "paper":
             return paper.learn(view, self.config, progress)
         return conditioned.learn(view, self.config, budget, progress)
@@ -31,21 +32,20 @@ class UNetAttack(Attack[UNetConfig]):
     ) -> Reconstruction:
         """Targets by name where sources are granted or features released, else rows of round 0."""
         if not view.has(Channel.ENCODINGS):
-            images = self._decode(view, progress)
-            return Reconstruction(images=images, targets=torch.arange(len(images)))
+            require_own_features(view)
+            return features.answer(view, prepared, self.config.base)
         images = self._estimate(view, prepared, budget)
         names = torch.arange(len(images))
         if names_targets(view):
             return Reconstruction(images=images, targets=names)
         return Reconstruction(images=images, rows=names)
 
-    def _decode(self, view: View, progress: Progress) -> Tensor:
+    def _learn_decoder(self, view: View, progress: Progress) -> Mapping[str, Tensor]:
         config = self.config
         lessons = features.Lessons(
             config.base, config.epochs, config.batch, config.lr, config.images
         )
-        learned = features.School(view, lessons).learn(progress)
-        return features.decode(view, learned, config.base)
+        return features.School(view, lessons).learn(progress)
 
     def _estimate(self, view: View, prepared: Mapping[str, Tensor], budget: Budget) -> Tensor:
         if self.config.variant == "paper":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.api import CellFailed, Reconstruction
 from harness_plugins.attacks.unet import training
 from harness_plugins.attacks.unet.network import Decoder
 from harness_plugins.features import embed
@@ -36,6 +37,16 @@ def decode(view: View, learned: Mapping[str, Tensor], base: int) -> Tensor:
     network = Decoder(tuple(features.shape[1:]), view.shape, base).to(view.device)
     training.restore(network, dict(learned))
     return view.scale.clamp(learned["mean"] + learned["share"] * _apply(network, features))
+
+
+def answer(view: View, learned: Mapping[str, Tensor], base: int) -> Reconstruction:
+    """The decoded images by name, and how well the decoder did on held-out public ones."""
+    images = decode(view, learned, base)
+    told = {
+        "decoder_share": float(learned["share"]),
+        "held_out_snr_db": float(learned["score"]),
+    }
+    return Reconstruction(images=images, targets=torch.arange(len(images)), diagnostics=told)
 
 
 def _apply(network: Decoder, features: Tensor) -> Tensor:
@@ -71,8 +82,18 @@ class School:
             self.teach(epoch)
             best = self.examine(*best)
             progress(epoch + 1, self.lessons.epochs, f"held-out SNR {best[1]:.2f} dB")
+        self._require_finite()
         frame = {"mean": self.mean, "centre": self.centre, "spread": self.spread}
-        return {**self.kept, **frame, "share": self.mean.new_tensor(best[0])}
+        share, score = (self.mean.new_tensor(each) for each in best)
+        return {**self.kept, **frame, "share": share, "score": score}
+
+    def _require_finite(self) -> None:
+        """A decoder that went wild would answer with the mean image, as if nothing leaked."""
+        if not all(bool(weight.isfinite().all()) for weight in self.network.parameters()):
+            raise CellFailed(
+                "the decoder's training diverged: its weights are no numbers; try a lower rate "
+                f"than {self.lessons.lr:g}"
+            )
 
     def standardise(self, features: Tensor) -> Tensor:
         """Each number of the features to zero mean and unit deviation on public images."""
