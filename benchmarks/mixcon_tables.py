@@ -307,12 +307,12 @@ def inversion(threads: int) -> Iterator[Row]:
 
 
 def table5(threads: int) -> Iterator[Row]:
-    """A sixteenth of the network, a fifth of the images, a thirtieth of the epochs.
+    """A sixteenth of the network, a tenth of the images, a thirtieth of the epochs.
 
-    The decoder with its adversary is trained for 10 epochs of the paper's 50.
+    The decoder with its adversary is trained for 5 epochs of the paper's 50, on 5000 images.
     """
     for defense, paper in TABLE_5.items():
-        for attack in ("inversion[preset=decoder-gan,epochs=10]", "inversion[preset=standard]"):
+        for attack in ("inversion[preset=decoder-gan,epochs=5,base=16]", "inversion[preset=quick]"):
             record = evaluate(
                 dataset="cifar10",
                 victim=SMALL_VGG,
@@ -322,8 +322,8 @@ def table5(threads: int) -> Iterator[Row]:
                 targets_from="heldout",
                 targets=100,
                 preset="standard",
-                private_size=10_000,
-                public_size=10_000,
+                private_size=5000,
+                public_size=5000,
                 test_size=5000,
                 metrics="all",
                 threads=threads,
