@@ -9,9 +9,6 @@ from torch.nn.functional import cosine_similarity, cross_entropy, one_hot
 from views import BUDGET, clothes, quiet, stream, view_of
 
 from harness.api import CellFailed, Channel, Encoder, Samples
-from harness.plan import plan
-from harness.registry import registry
-from harness.request import make_request
 from harness_plugins.attacks.gradmatch import GradmatchConfig, labels, quasi_newton, search
 from harness_plugins.attacks.gradmatch.attack import GradientMatching
 from harness_plugins.attacks.gradmatch.decoding import Decoder
@@ -336,24 +333,3 @@ def test_known_mixtures_under_signs_are_undone_up_to_signs():
     found = Decoder(mix, torch.zeros(30), ridge=0).folded(rows, 100, stream(use="x"))
     error = (found.abs() - private.abs()).square().mean() / private.square().mean()
     assert error < 0.05
-
-
-@pytest.mark.core
-@pytest.mark.parametrize(
-    ("attack", "held"),
-    [
-        ("gradmatch", True),
-        ("gradmatch[preset=realistic]", False),
-        ("gradmatch[labels=joint]", False),
-    ],
-)
-def test_what_is_reconstructed_is_not_asked_for(attack, held):
-    cell = plan(make_request(attack=attack, defense="gradprune", victim="strided"), registry())
-    assert (Channel.BATCH_LABELS in cell.main.channels) == held
-
-
-@pytest.mark.core
-def test_the_suite_runs_the_realistic_attack_beside_the_informed_one():
-    cell = plan(make_request(attack="suite", defense="gradprune", victim="strided"), registry())
-    informed, realistic = cell.members["gradmatch"], cell.members["gradmatch[preset=realistic]"]
-    assert realistic.channels < informed.channels

@@ -235,3 +235,22 @@ def test_without_its_sources_an_attack_does_not_turn_to_another_release(planned)
     assert cell.reason.startswith("ChannelNotGranted: 'linear' needs sources, weights, which")
     asked = planned(attack="linear", threat_model="released", release="features")
     assert asked.kind is ReleaseKind.FEATURES
+
+
+@pytest.mark.parametrize(
+    ("attack", "held"),
+    [
+        ("gradmatch", True),
+        ("gradmatch[preset=realistic]", False),
+        ("gradmatch[labels=joint]", False),
+    ],
+)
+def test_what_is_reconstructed_is_not_asked_for(attack, held):
+    cell = plan(make_request(attack=attack, defense="gradprune", victim="strided"), registry())
+    assert (Channel.BATCH_LABELS in cell.main.channels) == held
+
+
+def test_the_suite_runs_the_realistic_attack_beside_the_informed_one():
+    cell = plan(make_request(attack="suite", defense="gradprune", victim="strided"), registry())
+    informed, realistic = cell.members["gradmatch"], cell.members["gradmatch[preset=realistic]"]
+    assert realistic.channels < informed.channels
