@@ -20,6 +20,7 @@ from harness.api.errors import (
     UsageError,
 )
 from harness.api.knowledge import ReleaseKind
+from harness.api.plugins import Config
 from harness.assets.lookup import locate
 from harness.checks import Flag
 from harness.engines.observer import Observer
@@ -205,6 +206,9 @@ def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
     if not cell.threat_model.ranked:
         message = f"the threat model '{cell.threat_model.name}' hands the attack the truth"
         flags = (*flags, Flag(name="unranked", message=message))
+    own = cell.attack.config
+    if isinstance(own, Config) and own.unranked():
+        flags = (*flags, Flag(name="unranked", message=own.unranked()))
     for name in _bare_features(cell):
         message = f"'{name}' speaks for the trained weights, not for features h(x) that leave"
         flags = (*flags, Flag(name="beyond_the_guarantee", message=message))

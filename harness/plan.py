@@ -299,11 +299,17 @@ def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -
         return _unreadable(cell, attack, kinds)
     kind = _granted_kind(readable, grants)
     options = [needs for needs in readable if release_kind(needs) is kind]
+    options = [needs | _demanded(attack) for needs in options]
     for needs in options:
         if needs <= grants & CARRIED[kind]:
             wanted = attack.spec.optional - _forgone(attack)
             return AttackPlan(attack, kind, needs | (wanted & grants & CARRIED[kind]))
     return _missing(attack.spec, options, cell.threat_model)
+
+
+def _demanded(attack: Resolved) -> frozenset[Channel]:
+    """Channels that the options of an attack need beside its spec's."""
+    return attack.config.demands() if isinstance(attack.config, Config) else frozenset()
 
 
 def _forgone(attack: Resolved) -> frozenset[Channel]:

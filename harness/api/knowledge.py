@@ -21,6 +21,7 @@ class Channel(StrEnum):
     LABELS = "labels"  # Tensor [rounds, n, classes], soft labels of the encodings
     WEIGHTS = "weights"  # Tensor [rounds, n, k], mixing weights, the primary image's first
     SOURCES = "sources"  # Tensor [rounds, n, k] int64, which private image each weight is of
+    MASKS = "masks"  # Tensor [rounds, n, ceil(d/8)] uint8, signs that were flipped, packed
     PUBLIC = "public"  # Samples, standardised
     N_PRIVATE = "n_private"  # int
     ENCODER = "encoder"  # Encoder, the defense rebuilt with its resolved parameters
@@ -45,7 +46,9 @@ RELEASE_CHANNELS = {
 _ALWAYS = {Channel.PUBLIC, Channel.N_PRIVATE, Channel.ENCODER, Channel.CANDIDATES}
 _MIXTURE = {Channel.WEIGHTS, Channel.SOURCES}
 CARRIED = {
-    ReleaseKind.ENCODINGS: frozenset({Channel.ENCODINGS, Channel.LABELS} | _ALWAYS | _MIXTURE),
+    ReleaseKind.ENCODINGS: frozenset(
+        {Channel.ENCODINGS, Channel.LABELS, Channel.MASKS} | _ALWAYS | _MIXTURE
+    ),
     ReleaseKind.FEATURES: frozenset({Channel.FEATURES, Channel.FEATURE_ENCODER} | _ALWAYS),
     ReleaseKind.GRADIENTS: frozenset(
         {Channel.GRADIENTS, Channel.MODEL, Channel.BATCH_LABELS, Channel.BN_STATISTICS}

@@ -30,6 +30,14 @@ class Config(BaseModel):
         """Optional channels that an attack with these options has no use for: it gets none."""
         return frozenset()
 
+    def demands(self) -> frozenset[Channel]:
+        """Channels that an attack with these options needs beside its spec's."""
+        return frozenset()
+
+    def unranked(self) -> str:
+        """Why what an attack with these options scores ranks nowhere; empty where it does."""
+        return ""
+
     def busiest(self) -> str:
         """The option that buys more work, where it is not the spec's `effort` for these options."""
         return ""
@@ -188,6 +196,11 @@ class Reconstruction:
     weights           [m]: of rows; the weight of the primary image
     signs             [m, *shape] of ±1: of rows; of the mixture under its mask
     class_means       [classes, *shape], standardised
+    places            [rows, e]: of all rows, round by round; dot products are higher where two
+                      encodings hold an image in common
+    clusters          [rows, q] int64: of all rows; the clusters that each encoding belongs to,
+                      counted from 0 in any order, -1 for none; each is meant to be one image
+    shares            [rows, q]: with `clusters`; the weight of each of them in the encoding
     p_values          [..., pairs]: of tests whose null hypothesis says that nothing leaks
     inputs            [batches, b, *input shape]: what the model was given, as it was given, in
                       any order within a batch; of gradients

@@ -86,6 +86,12 @@ class View:
         return sources
 
     @property
+    def masks(self) -> Tensor:
+        """[rounds, n, ceil(d/8)] uint8, packed as `Secrets` says."""
+        masks: Tensor = self._get(Channel.MASKS)
+        return masks
+
+    @property
     def public(self) -> Samples:
         """Public images, standardised, with hard labels."""
         public: Samples = self._get(Channel.PUBLIC)

@@ -12,13 +12,13 @@ from harness.api import CellFailed, Reconstruction, ReleaseKind, Samples
 from harness.engines.context import Context
 from harness.engines.owner import Owner
 from harness.rng import KeyedStream
+from harness.scoring.clusters import NAMES, ClusterFacts, cluster_findings
 from harness.scoring.findings import BatchFacts, Facts, Finding, batch_findings, findings
 from harness.scoring.identification import Identification, identification
 from harness.scoring.intervals import mean_intervals
 from harness.stages.judge import Judgement
-from harness.stages.view import candidates
+from harness.stages.view import MASKS, candidates
 
-MASKS = "extra.masks"
 NONE = torch.empty(1, 0, 1)
 """Weights and sources where nothing was mixed."""
 
@@ -72,11 +72,24 @@ class Evidence:
         if self.owner.release.kind is ReleaseKind.GRADIENTS:
             return batch_findings(found.claims, self._batches)
         rows = len(self.facts.weights)
-        merged: dict[str, Finding] = {}
+        merged: dict[str, Finding] = cluster_findings(found.claims, self._clusters)
         for name, claim in found.claims.items():
+            if name in NAMES:
+                continue
             count = len(claim) if claim.ndim else 1
             merged |= findings({name: claim}, _named(found, count, rows), self.facts)
         return merged
+
+    @property
+    def _clusters(self) -> ClusterFacts:
+        """The truth about who is in which encoding."""
+        secrets = self.owner.release.secrets
+        return ClusterFacts(
+            sources=secrets.get("sources", NONE.long()).flatten(0, 1),
+            weights=secrets.get("weights", NONE).flatten(0, 1),
+            n=len(self.owner.truth.private),
+            stream=self.stream.stream(use="findings"),
+        )
 
     @property
     def _batches(self) -> BatchFacts:

@@ -14,6 +14,7 @@ from harness.rng import KeyedStream
 from harness.worker.folder import Frame, write_folder
 
 PLAIN = {Channel.ENCODINGS, Channel.LABELS, Channel.FEATURES}
+MASKS = "extra.masks"
 SECRET = {Channel.WEIGHTS, Channel.SOURCES, Channel.BATCH_LABELS}
 PREFIXED = {
     Channel.FEATURE_ENCODER,
@@ -61,6 +62,8 @@ def _tensors(
     if channel in PREFIXED:
         held = release.secrets if channel is Channel.BN_STATISTICS else release.tensors
         return _prefixed(held, channel)
+    if channel is Channel.MASKS:
+        return {channel: release.secrets[MASKS]} if MASKS in release.secrets else {}
     held = release.secrets if channel in SECRET else release.tensors
     return {channel: held[channel]} if channel in held else {}
 

@@ -1,0 +1,222 @@
+"""How well encodings were told apart: pairs, clusters, and the weights read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.api import CellFailed, Stream
+from harness.scoring.findings import Finding
+from harness.scoring.intervals import mean_intervals
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NAMES = frozenset({"places", "clusters", "shares"})
+_AT_ONCE = 100
+_LOOKED_AT = 1000
+"""Rows that are compared with all others, drawn where there are more: AUC to .001 and better."""
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """The truth of all rows: `sources` and `weights` [rows, k] of each; private ones are < `n`."""
+
+    sources: Tensor
+    weights: Tensor
+    n: int
+    stream: Stream
+
+
+def cluster_findings(claims: Mapping[str, Tensor], facts: ClusterFacts) -> dict[str, Finding]:
+    """What `places`, `clusters` and `shares` are worth; CellFailed where one is malformed."""
+    found: dict[str, Finding] = {}
+    if "places" in claims:
+        found |= _pair_auc(_checked_places(claims["places"], facts), facts)
+    if "clusters" in claims:
+        clusters = _checked_clusters(claims["clusters"], facts)
+        found |= _memberships(clusters, claims.get("shares"), facts)
+    return found
+
+
+def _checked_places(places: Tensor, facts: ClusterFacts) -> Tensor:
+    rows = len(facts.sources)
+    if places.ndim != 2 or len(places) != rows:
+        raise CellFailed(
+            f"the attack claims places of shape {tuple(places.shape)}; wanted {rows} vectors"
+        )
+    if not bool(places.isfinite().all()):
+        raise CellFailed("the attack claims places that are not all finite")
+    return places.detach().cpu().float()
+
+
+def _checked_clusters(clusters: Tensor, facts: ClusterFacts) -> Tensor:
+    rows = len(facts.sources)
+    if clusters.ndim != 2 or len(clusters) != rows or clusters.is_floating_point():
+        raise CellFailed(
+            f"the attack claims clusters of shape {tuple(clusters.shape)} and type "
+            f"{clusters.dtype}; wanted whole numbers, {rows} rows of them"
+        )
+    if bool((clusters < -1).any()) or bool((clusters >= rows).any()):
+        raise CellFailed(f"the attack claims clusters that are not between -1 and {rows - 1}")
+    return clusters.detach().cpu().long()
+
+
+def _pair_auc(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
+    """How often another encoding of the same image looks nearer than one of other images.
+
+    The mean over rows of each row's AUC: rows without another of the same image, or with no
+    others, are left out.
+    """
+    import torch
+
+    stream = facts.stream.stream(use="pairs")
+    looked = stream.permutation(len(places))[:_LOOKED_AT]
+    blocks = torch.split(looked, _AT_ONCE)
+    parts = [_auc_of(block, places, facts) for block in blocks]
+    values = torch.cat(parts)
+    values = values[~values.isnan()]
+    if not len(values):
+        return {}
+    return {"pair_auc": _mean(values, 0.5, facts.stream, "pair_auc")}
+
+
+def _auc_of(rows: Tensor, places: Tensor, facts: ClusterFacts) -> Tensor:
+    """[len(rows)] AUC of each of these rows among all others; NaN where there is none."""
+    import torch
+
+    scores = places[rows] @ places.T
+    own = torch.arange(len(rows))
+    same = _common(facts.sources[rows], facts.sources, facts.n)
+    scores[own, rows] = -torch.inf  # below all others: no part in the ranks of the rest
+    same[own, rows] = False
+    ranks = _ranks(scores)
+    others = places.shape[0] - 1
+    true = same.sum(1).double()
+    false = others - true
+    above = (ranks * same).sum(1) - true * (true + 1) / 2 - true  # the row itself is below all
+    auc: Tensor = above / (true * false)
+    return auc
+
+
+def _ranks(scores: Tensor) -> Tensor:
+    """[b, m] float64 ranks from 1, ties at their mean."""
+    import torch
+    from scipy.stats import rankdata
+
+    return torch.from_numpy(rankdata(scores.numpy(), axis=1))
+
+
+def _common(some: Tensor, all_rows: Tensor, n: int) -> Tensor:
+    """[a, m] whether two rows hold the same private image."""
+    same = some.new_zeros(len(some), len(all_rows)).bool()
+    for one in some.T:
+        for other in all_rows.T:
+            same |= (one.view(-1, 1) == other) & (one < n).view(-1, 1)
+    return same
+
+
+def _memberships(
+    clusters: Tensor, shares: Tensor | None, facts: ClusterFacts
+) -> dict[str, Finding]:
+    """Clusters are taken for the images that they overlap with most, one to one.
+
+    By chance: the same clusters dealt out to the rows at random.
+    """
+    order = facts.stream.stream(use="dealt").permutation(len(clusters))
+    own, dealt = _Read.of(clusters, facts), _Read.of(clusters[order], facts)
+    values = {
+        "cluster_purity": "purity",
+        "memberships_found": "recall",
+        "encodings_assigned": "all",
+    }
+    found = {}
+    for name, what in values.items():
+        each = getattr(own, what)
+        each = each[~each.isnan()]
+        if len(each):
+            other = getattr(dealt, what)
+            chance = float(other[~other.isnan()].mean())
+            found[name] = _mean(each, chance, facts.stream, name)
+    if shares is not None:
+        found |= _share_error(own, shares, facts)
+    return found
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Clusters as images: `images` [rows, q], -1 where a cluster is no image's or there is none.
+
+    By row: `purity`, the share of its clusters that are right (NaN where it has none), `recall`,
+    the share of its private images that were found, and `all`, whether all were.
+    """
+
+    images: Tensor
+    purity: Tensor
+    recall: Tensor
+    all: Tensor
+
+    @classmethod
+    def of(cls, clusters: Tensor, facts: ClusterFacts) -> _Read:
+        images = _as_images(clusters, facts)
+        private = facts.sources < facts.n
+        right = (images.unsqueeze(2) == facts.sources.unsqueeze(1)) & private.unsqueeze(1)
+        hits, claimed = right.any(2).sum(1).double(), (clusters >= 0).sum(1).double()
+        there = private.sum(1).double()
+        found = right.any(1).sum(1).double() / there
+        return cls(images, hits / claimed, found, (found >= 1).double())
+
+
+def _as_images(clusters: Tensor, facts: ClusterFacts) -> Tensor:
+    """[rows, q] the private image that each cluster is matched with."""
+    import torch
+    from scipy.optimize import linear_sum_assignment
+
+    numbers, dense = torch.unique(clusters, return_inverse=True)
+    overlap = torch.zeros(len(numbers), facts.n, dtype=torch.float64)
+    for one in dense.T:
+        for image in facts.sources.T:
+            held = image < facts.n
+            overlap.index_put_((one[held], image[held]), overlap.new_ones(()), accumulate=True)
+    overlap[numbers < 0] = -1.0
+    rows, images = linear_sum_assignment(overlap.numpy(), maximize=True)
+    named = torch.full((len(numbers),), -1)
+    kept = torch.from_numpy(overlap.numpy()[rows, images] > 0)
+    named[torch.from_numpy(rows)[kept]] = torch.from_numpy(images)[kept]
+    return named[dense]
+
+
+def _share_error(read: _Read, shares: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
+    """Mean absolute error of the weights of images rightly found, beside the best constant's."""
+    if shares.shape != read.images.shape or not bool(shares.isfinite().all()):
+        raise CellFailed(
+            f"the attack claims shares of shape {tuple(shares.shape)}; wanted finite ones, "
+            f"{tuple(read.images.shape)} as its clusters"
+        )
+    right = (read.images.unsqueeze(2) == facts.sources.unsqueeze(1)) & (
+        read.images.unsqueeze(2) >= 0
+    )
+    row, slot, place = right.nonzero().T
+    if not len(row):
+        return {}
+    true = facts.weights[row, place].double()
+    error = (shares.cpu().double()[row, slot] - true).abs()
+    chance = float((true - true.median()).abs().mean())
+    return {"share_error": _mean(error, chance, facts.stream, "shares", "lower")}
+
+
+def _mean(
+    values: Tensor, chance: float, stream: Stream, use: str, leaks_more: str = "higher"
+) -> Finding:
+    column = values.double().view(-1, 1).numpy()
+    ci = mean_intervals(column, stream.stream(use=use))[0]
+    return Finding.model_validate(
+        {
+            "value": float(values.double().mean()),
+            "ci": ci,
+            "chance": chance,
+            "leaks_more": leaks_more,
+            "n": len(values),
+        }
+    )

@@ -1,0 +1,80 @@
+"""Carlini et al.'s attack, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from harness.api import Attack, Budget, Progress, Reconstruction, View
+from harness_plugins.attacks.carlini import CarliniConfig
+from harness_plugins.attacks.unfold.attack import Unfold
+from harness_plugins.clusters.embedding import Embedder
+from harness_plugins.clusters.images import mixtures_solved, read_off
+from harness_plugins.clusters.membership import Membership, classes_of
+from harness_plugins.clusters.prototypes import ASSIGN, settled, starts
+from harness_plugins.clusters.published import Published
+from harness_plugins.clusters.whitened import whitened_places
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Carlini(Attack[CarliniConfig]):
+    """Likeness, cliques, memberships, weights, images."""
+
+    def reconstruct(
+        self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
+    ) -> Reconstruction:
+        """As many images as clusters were found; NotApplicable with a single round."""
+        published = Published.of(view)
+        places = self._places(view, published)
+        found, classes = self._memberships(view, published, places, progress)
+        told = {"clusters": float(found.n)}
+        if not self.config.knows("weights") and published.still:
+            found, changed = read_off(
+                view, published, found, classes, self.config.rereads, progress
+            )
+            told["reread"] = changed
+        solved = self._solved(view, published, found, budget, progress)
+        return replace(
+            solved,
+            targets=None,
+            claims={"places": places, "clusters": found.clusters, "shares": found.weights},
+            diagnostics={**told, **solved.diagnostics},
+        )
+
+    def _places(self, view: View, published: Published) -> Tensor:
+        if self.config.likeness == "whitened":
+            return whitened_places(view, published)
+        return Embedder.of(view).places(published.seen)
+
+    def _memberships(
+        self, view: View, published: Published, places: Tensor, progress: Progress
+    ) -> tuple[Membership, Tensor]:
+        """Who is in which encoding, and the class of each cluster."""
+        if self.config.knows("clusters"):
+            told = Membership.told(view, published, self.config.knows("weights"))
+            return told, classes_of(told.clusters, published)
+        begun = starts(places, published, view.rng.stream(use="seeds"))
+
+        def stepped(turn: int) -> None:
+            progress(turn, self.config.settles, f"{len(begun[1])} clusters")
+
+        assign = ASSIGN[self.config.assign]
+        return settled(places, published, begun, assign, self.config.settles, stepped)
+
+    def _solved(
+        self,
+        view: View,
+        published: Published,
+        found: Membership,
+        budget: Budget,
+        progress: Progress,
+    ) -> Reconstruction:
+        """Images of the clusters."""
+        if self.config.knows("signs") and published.hidden:
+            images = mixtures_solved(view, published, found)
+            return Reconstruction(images=view.scale.clamp(images))
+        unfold = Unfold(self.config)
+        return unfold.reconstruct(found.shown(view, published), {}, budget, progress)

@@ -1,0 +1,57 @@
+"""Images of clusters: quick ones, to read memberships off, and those of known masks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from harness_plugins.clusters.reading import reread
+from harness_plugins.clusters.solving import solved
+from harness_plugins.signs.demasker import Demasker
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.api import Progress, View
+    from harness_plugins.clusters.membership import Membership
+    from harness_plugins.clusters.published import Published
+
+_TURNS = 12  # of signs and images
+_SURE = 12.0
+
+
+def read_off(
+    view: View,
+    published: Published,
+    found: Membership,
+    classes: Tensor,
+    times: int,
+    progress: Progress,
+) -> tuple[Membership, float]:
+    """Memberships and weights read anew so many times; the share of memberships that changed."""
+    if not times:
+        return found, 0.0
+    seen, before = published.seen.flatten(1), found.clusters
+    odds = Demasker.of(view).odds(published.rows).flatten(1)
+    for turn in range(times):
+        images = solved(seen.abs(), odds, found, _TURNS if published.hidden else 1)
+        found = reread(seen, images, classes, found, torch.abs if published.hidden else _as_is)
+        progress(turn + 1, times, "memberships read off images")
+    return found, float((found.clusters != before).float().mean())
+
+
+def _as_is(rows: Tensor) -> Tensor:
+    return rows
+
+
+def mixtures_solved(view: View, published: Published, found: Membership) -> Tensor:
+    """[n, *shape] by least squares from mixtures whose masks are known."""
+    packed = view.masks.flatten(0, 1).cpu().numpy()
+    values = published.rows[0].numel()
+    flipped = torch.from_numpy(np.unpackbits(packed, axis=1, count=values)).bool()
+    rows = published.rows.flatten(1)
+    true = torch.where(flipped.to(rows.device), -rows, rows)
+    images = solved(true.abs(), _SURE * true.sign(), found, 1)
+    return images.view(-1, *published.rows.shape[1:])
