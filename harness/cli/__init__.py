@@ -12,6 +12,7 @@ from harness import __version__
 COMMANDS = {
     "evaluate": "Run one attack against one defense and record what leaks.",
     "control": "Check that attacks break what they are known to break.",
+    "challenge": "Make, attack and score challenges: encodings with a commitment to their truth.",
     "list": "List plugins: defenses, attacks, datasets, metrics, victims, ….",
     "describe": "Explain one plugin: its law, options, paper and weaknesses.",
     "show": "Show records again; several at once give a panel.",

@@ -97,7 +97,7 @@ def command(
     from harness.cli.progress import observer
 
     given = {**_from_file(config), **{k: v for k, v in options.items() if v is not None}}
-    secret = _read_key(owner_key) if owner_key else None
+    secret = read_key(owner_key) if owner_key else None
     if dry_run:
         return _dry_run(given, secret, force, as_json)
     from harness.evaluation import evaluate
@@ -128,7 +128,8 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     return read_config(path)
 
 
-def _read_key(path: Path) -> bytes:
+def read_key(path: Path) -> bytes:
+    """The owner's secret in a file; UsageError where there is none, or too little of one."""
     from harness.api.errors import UsageError
 
     try:

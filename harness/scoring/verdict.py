@@ -10,6 +10,8 @@ from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 
 MAIN_METRIC = "snr_db"
+CHAIN = ("pair_auc", "cluster_purity", "memberships_found", "share_error")
+"""Steps of an attack that clusters, in its order."""
 GUESSWORK_DB = 0.25
 """A gain below this may come from guessing more cleverly than the nulls do."""
 
@@ -84,14 +86,30 @@ def _identifying(attacks: Mapping[str, Told]) -> list[str]:
 
 
 def _finding_out(attacks: Mapping[str, Told]) -> list[str]:
-    """What else was found that no guess finds; of who identifies, that said enough."""
-    return [
-        f"The attack '{name}' {_finding(finding, found)}."
-        for name, told in attacks.items()
-        if not told.identifies
-        for finding, found in told.findings.items()
-        if found.leaks
-    ]
+    """What else was found that no guess finds; of who identifies, that said enough.
+
+    Of who puts encodings into clusters, also at which step that fails.
+    """
+    sentences = []
+    for name, told in attacks.items():
+        leaks = {n: found for n, found in told.findings.items() if found.leaks}
+        if leaks and not told.identifies:
+            sentences.append(f"The attack '{name}' finds {_findings(leaks)}.")
+        sentences += [_broken(name, step, told.findings[step]) for step in _failing(told.findings)]
+    return sentences
+
+
+def _failing(found: Mapping[str, Finding]) -> list[str]:
+    """The first step on the way to clusters that is no better than a guess, if there is one."""
+    steps = [step for step in CHAIN if step in found]
+    return [step for step in steps if not found[step].leaks][:1]
+
+
+def _broken(attack: str, step: str, found: Finding) -> str:
+    return (
+        f"The attack '{attack}' fails first at {_plain(step)}: {found.value:.3g}, where a guess "
+        f"without the release reaches {found.chance or 0:.3g}."
+    )
 
 
 def _identified(found: Identification) -> str:
@@ -102,11 +120,15 @@ def _identified(found: Identification) -> str:
     )
 
 
-def _finding(name: str, found: Finding) -> str:
-    return (
-        f"finds {_plain(name)} {found.value:.3g}, where a guess without the release reaches "
-        f"{found.chance:.3g}"
+def _findings(leaks: Mapping[str, Finding]) -> str:
+    """`weight error 1e-5, where a guess without the release reaches .1`, and so on."""
+    (first, one), *others = leaks.items()
+    more = [f"{_plain(name)} {each.value:.3g} ({each.chance:.3g})" for name, each in others]
+    told = (
+        f"{_plain(first)} {one.value:.3g}, where a guess without the release reaches "
+        f"{one.chance:.3g}"
     )
+    return "; ".join([told, *more])
 
 
 def _sentence(name: str, score: MetricScore) -> str:

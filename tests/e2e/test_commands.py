@@ -15,6 +15,10 @@ from commandline import PRIVACY, complaint, environment, harness, record, succee
 COMMANDS = [
     ["evaluate"],
     ["control"],
+    ["challenge"],
+    ["challenge", "make"],
+    ["challenge", "solve"],
+    ["challenge", "score"],
     ["list"],
     ["describe"],
     ["show"],

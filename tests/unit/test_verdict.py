@@ -148,3 +148,28 @@ def test_no_wording_calls_a_defense_safe(bounds, unit):
 def test_a_score_survives_json():
     score = MetricScore(mean=1.0, ci=(0.5, 1.5), nulls={"mean_image": 0.1}, n=4)
     assert MetricScore.model_validate_json(score.model_dump_json()) == score
+
+
+def clustering(**values):
+    chances = {"pair_auc": 0.5, "cluster_purity": 0.1, "memberships_found": 0.1}
+    found = {
+        name: Finding(value=value, ci=(value - 0.01, value + 0.01), chance=chances[name], n=9)
+        for name, value in values.items()
+    }
+    return {"carlini": Told(None, found)}
+
+
+def test_where_an_attack_that_clusters_fails_is_named():
+    told = clustering(pair_auc=0.7, cluster_purity=0.105, memberships_found=0.1)
+    text = verdict({}, told)
+    assert "finds pair auc 0.7, where a guess without the release reaches 0.5." in text
+    assert "fails first at cluster purity: 0.105, where a guess" in text
+    assert "memberships" not in text
+
+
+def test_an_attack_that_clusters_well_is_told_in_one_sentence():
+    told = clustering(pair_auc=0.99, cluster_purity=0.9, memberships_found=0.9)
+    assert verdict({}, told) == (
+        "The attack 'carlini' finds pair auc 0.99, where a guess without the release reaches "
+        "0.5; cluster purity 0.9 (0.1); memberships found 0.9 (0.1)."
+    )

@@ -1,0 +1,188 @@
+"""What attacks get from published encodings and labels alone: no weights, no sources.
+
+    python benchmarks/cluster_tables.py inside    # InstaHide inside a dataset, k=2, and k=4
+    python benchmarks/cluster_tables.py cross     # across two datasets, k=4 and k=6
+    python benchmarks/cluster_tables.py mixup     # no masks
+    python benchmarks/cluster_tables.py singmix   # from tau = 1 down: where each stage dies
+    python benchmarks/cluster_tables.py moved     # images rotated and shifted before mixing
+    python benchmarks/cluster_tables.py oracle    # truth put in place of each stage
+    python benchmarks/cluster_tables.py rounds    # how many encodings of an image it takes
+    python benchmarks/cluster_tables.py assign    # a flow beside the paper's greedy assignment
+    python benchmarks/cluster_tables.py chen      # chen's own setting: Gaussian images
+
+100 private images in 50 rounds, unless said; the attacker has 20 000 public ones. A cell takes
+minutes with --threads 1, most of them for what is learned from public images, which later cells
+find stored. Needs `harness assets fetch fashion cifar10`. Records are also kept below
+benchmarks/records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mixcon_tables import kept
+
+from harness import evaluate
+from harness.api import HarnessError
+from harness.record import RunRecord
+
+Row = dict[str, Any]
+
+COMMON: dict[str, Any] = {
+    "preset": "standard",
+    "metrics": "snr_db,ssim",
+    "only": "privacy",
+    "private_size": 100,
+    "public_size": 20_000,
+    "test_size": 1000,
+    "rounds": 50,
+}
+DATASETS = ("fashion", "cifar10")
+ATTACKS = ("carlini", "chen", "luo")
+TAUS = ("1", "1e-1", "1e-2", "1e-4")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One evaluation."""
+
+    dataset: str
+    defense: str
+    attack: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What stands before its numbers."""
+        more = "".join(f", {name} {value}" for name, value in self.options.items())
+        return f"{self.dataset}, {self.defense}, {self.attack}{more}"
+
+
+def against(defenses: tuple[str, ...], attacks: tuple[str, ...] = ATTACKS) -> Iterator[Cell]:
+    for dataset in DATASETS:
+        for defense in defenses:
+            for attack in attacks:
+                yield Cell(dataset, defense, attack)
+
+
+def oracle() -> Iterator[Cell]:
+    """Inside and cross: the truth about clusters, then weights, then masks."""
+    for dataset in DATASETS:
+        for defense in ("instahide[k=2]", "instahide[k=4,scheme=cross]"):
+            for stage in ("none", "clusters", "weights", "signs"):
+                model = {"threat_model": "oracle"} if stage == "signs" else {}
+                yield Cell(dataset, defense, f"carlini[oracle={stage}]", model)
+
+
+def rounds() -> Iterator[Cell]:
+    for dataset in DATASETS:
+        for count in (3, 5, 10, 20, 50):
+            yield Cell(dataset, "instahide[k=2]", "carlini", {"rounds": count})
+
+
+def assign() -> Iterator[Cell]:
+    """Memberships from likeness alone: nothing is read again off images."""
+    for dataset in DATASETS:
+        for defense in ("instahide[k=2]", "instahide[k=4,scheme=cross]"):
+            for way in ("flow", "greedy"):
+                yield Cell(dataset, defense, f"carlini[rereads=0,assign={way}]")
+
+
+def chen() -> Iterator[Cell]:
+    """Standardised normal values, independent of each other, as the paper has them."""
+    options = {"private_size": 100, "public_size": 1000, "test_size": 100}
+    yield Cell("synthetic-gaussian", "instahide[k=2]", "chen", options)
+
+
+TABLES: dict[str, Callable[[], Iterator[Cell]]] = {
+    "inside": lambda: against(("instahide[k=2]", "instahide[k=4]")),
+    "cross": lambda: against(
+        ("instahide[k=4,scheme=cross]", "instahide[k=6,scheme=cross]"), ("carlini", "luo")
+    ),
+    "mixup": lambda: against(("mixup[k=2]",)),
+    "singmix": lambda: against(tuple(f"singmix[tau={tau}]" for tau in TAUS)),
+    "moved": lambda: against(("instahide[k=2,augment=affine]",), ("carlini", "luo")),
+    "oracle": oracle,
+    "rounds": rounds,
+    "assign": assign,
+    "chen": chen,
+}
+FINDINGS = {
+    "pair_auc": "AUC",
+    "cluster_purity": "purity",
+    "encodings_assigned": "assigned",
+    "share_error": "weights off",
+}
+COLUMNS = (*FINDINGS.values(), "snr", "null", "snr abs", "null abs", "ssim", "null ssim")
+
+
+def measured(record: RunRecord) -> Row:
+    """The values of all columns, or why there are none."""
+    if record.status != "ok":
+        return {"failed": record.error or record.status, "record": record.id}
+    found: Row = {
+        shown: record.findings[name].value
+        for name, shown in FINDINGS.items()
+        if name in record.findings
+    }
+    for metric, name in (("snr_db", "snr"), ("snr_db_abs", "snr abs"), ("ssim", "ssim")):
+        if metric in record.privacy:
+            score = record.privacy[metric]
+            found[name] = score.mean
+            found[f"null{name.removeprefix('snr') if 'snr' in name else ' ssim'}"] = score.null
+            found[f"{name} gain"] = score.gain_ci
+    return {**found, "seconds": round(sum(record.timing.values())), "record": record.id}
+
+
+def evaluated(cell: Cell, **options: Any) -> Row:
+    """The line of a cell; one that could not be asked for at all is a line too."""
+    asked = {"dataset": cell.dataset, "defense": cell.defense, "attack": cell.attack}
+    try:
+        record = kept(evaluate(**{**COMMON, **options, **asked, **cell.options}))
+    except HarnessError as error:
+        return {"title": cell.title, "failed": str(error)}
+    return {"title": cell.title, **measured(record)}
+
+
+WIDTH = 66
+
+
+def head() -> str:
+    return " " * WIDTH + "".join(f"{name:>{len(name) + 3}}" for name in COLUMNS)
+
+
+def line(row: Row) -> str:
+    if "failed" in row:
+        return f"{row['title']:<{WIDTH}}   {row['failed']}"
+    cells = (number(row.get(name), len(name) + 3) for name in COLUMNS)
+    return f"{row['title']:<{WIDTH}}{''.join(cells)}".rstrip()
+
+
+def number(value: float | None, width: int) -> str:
+    return " " * width if value is None else f"{value:>{width}.3f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", choices=TABLES)
+    parser.add_argument("--only", default="", help="cells whose title holds this")
+    parser.add_argument("--preset", default="standard", choices=("quick", "standard", "paper"))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="one line of JSON a cell")
+    asked = parser.parse_args()
+    if not asked.json:
+        print(head())
+    for cell in TABLES[asked.table]():
+        if asked.only in cell.title:
+            row = evaluated(cell, preset=asked.preset, threads=asked.threads)
+            print(json.dumps(row) if asked.json else line(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Challenges: encodings for strangers to attack, and a commitment to what they hide."""

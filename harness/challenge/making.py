@@ -1,0 +1,239 @@
+"""Making a challenge: private images are drawn, encoded, and committed to."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.api import Release, ReleaseKind, Splits, UsageError
+from harness.api.specs import Stage
+from harness.challenge.files import refusals, sha256_of_file
+from harness.challenge.layout import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
+from harness.challenge.opening import SALT_BYTES, Truth, checks, write_truth
+from harness.challenge.pack import (
+    Checks,
+    Description,
+    Named,
+    Pack,
+    Pool,
+    Statement,
+    describe,
+)
+from harness.challenge.pool import choose, draw, pool_sha256
+from harness.engines.context import Context, plugin_boundary
+from harness.engines.observer import Observer
+from harness.evaluation import check_machine, equip, fingerprint
+from harness.keys import Keys, sha256_of
+from harness.plan import Cell, plan
+from harness.registry import registry
+from harness.request import make_request
+from harness.rng import KeyedStream
+from harness.selector import Resolved
+from harness.stages.release import ReleaseProtocol, release
+from harness.stages.stack import Stack
+from harness.store import Store, cache_root
+from harness.store.artifacts import save_tensors
+
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a challenge goes: `pack` a folder for everybody, `truth` a file for its owner."""
+
+    pack: Path
+    truth: Path
+
+    def check(self) -> None:
+        """UsageError unless both can be written there without harm."""
+        with refusals(self.pack):
+            self._check()
+
+    def _check(self) -> None:
+        pack, truth = self.pack.resolve(), self.truth.resolve()
+        if truth.is_relative_to(pack):
+            raise UsageError(f"The truth {self.truth} would lie in the pack, for all to see.")
+        if pack.is_relative_to(truth):
+            raise UsageError(f"The pack {self.pack} cannot lie below the file {self.truth}.")
+        if os.path.lexists(self.truth):
+            raise UsageError(f"{self.truth} is there already; nothing is written over a truth.")
+        if os.path.lexists(self.pack) and not _empty(self.pack):
+            raise UsageError(f"{self.pack} is there already and is no empty folder.")
+        for parent in (pack.parent, truth.parent):
+            if not parent.is_dir():
+                raise UsageError(f"There is no folder {parent}.")
+
+
+def _empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+def make(places: Places, key: bytes | None, observer: Observer, **options: Any) -> Description:
+    """Make a challenge of `options`, those of `harness evaluate`; gives what its pack says.
+
+    Without a `key` a fresh one is drawn and forgotten. UsageError for what cannot be asked;
+    CellFailed where the defense fails at these images. Both places are filled, or neither.
+    """
+    places.check()
+    context = _context(key or secrets.token_bytes(KEY_BYTES), observer, options)
+    cell = context.cell
+    owner = _secrets(context)
+    with context.watched("load"):
+        splits = choose(
+            draw(context, cell.request.sizes.public),
+            cell.request.sizes.private,
+            owner.stream(what="images"),
+        )
+    if not splits.scale.of_images:
+        raise UsageError(f"A challenge is of images, and '{cell.dataset.name}' has vectors.")
+    with context.watched("encode"):
+        made = _release(context, splits, owner)
+    with context.watched("write"):
+        return _write(places, cell, splits, made, owner.stream(what="salt").bytes(SALT_BYTES))
+
+
+def _secrets(context: Context) -> KeyedStream:
+    """The owner's randomness for this challenge and no other.
+
+    Two challenges of one key must not share masks or noise: what one hides the other would tell.
+    """
+    cell, request = context.cell, context.cell.request
+    used = [p.written for p in (*cell.defenses, cell.dataset, cell.public) if p]
+    asked = sha256_of([used, request.sizes.model_dump(), request.rounds])
+    return context.owner_stream.stream(stage="challenge", asked=asked)
+
+
+def _context(key: bytes, observer: Observer, options: dict[str, Any]) -> Context:
+    """The cell of a challenge, ready to be encoded."""
+    fixed = {"preset": "standard", "only": "utility", "metrics": "ssim", "device": "cpu"}
+    request = make_request(**fixed, **options)
+    root = cache_root()
+    cell = equip(plan(request, registry()), root)
+    others = [d for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
+    if others:
+        raise UsageError(
+            f"A challenge is of encodings, and '{others[0].name}' works on {others[0].spec.stage}; "
+            "name one encoding defense."
+        )
+    check_machine("cpu")
+    keys = Keys(cell, fingerprint(key))
+    return Context(cell, keys, Store(root), registry(), observer, secret=key)
+
+
+def _release(context: Context, splits: Splits, owner: KeyedStream) -> Release:
+    """All rounds, by the engine's own stage of release."""
+    cell = context.cell
+    (defense,) = cell.defenses
+    stack = Stack(encoding=(defense.name, context.build("defenses", defense)))
+    with plugin_boundary(defense.name):
+        return release(
+            splits,
+            stack,
+            ReleaseKind.ENCODINGS,
+            context.build("victims", cell.victim),
+            ReleaseProtocol(rounds=cell.request.rounds),
+            owner=owner,
+            board=context.board,
+            device=context.device,
+        )
+
+
+def _named(resolved: Resolved, **parameters: Any) -> Named:
+    """A plugin for the pack; where data lies on the owner's machine is nobody's business."""
+    config = {**resolved.config.model_dump(mode="json"), **parameters}
+    own = bool(getattr(resolved.spec, "fingerprint", ""))
+    return Named(name=resolved.name, version=resolved.spec.version, config=None if own else config)
+
+
+def _truth(splits: Splits, made: Release) -> Truth:
+    extra = {n.removeprefix("extra."): t for n, t in made.secrets.items() if n.startswith("extra.")}
+    private = splits.private.unit()
+    weights, sources = made.secrets["weights"], made.secrets["sources"]
+    return Truth(private.images, private.labels, weights, sources, extra)
+
+
+def _statement(
+    cell: Cell, splits: Splits, made: Release, truth: Truth, files: dict[str, str]
+) -> Statement:
+    (defense,) = cell.defenses
+    encodings, labels = made.tensors["encodings"], made.tensors["labels"]
+    unchecked = Statement(
+        defense=_named(defense, **made.resolved.get(defense.name, {})),
+        dataset=_named(cell.dataset),
+        public=Pool(
+            dataset=_named(cell.public) if cell.public else None,
+            images=len(splits.public),
+            seed=cell.request.seed,
+            sha256=pool_sha256(splits.public),
+        ),
+        private=len(splits.private),
+        rounds=len(encodings),
+        shape=splits.shape,
+        encoded_shape=tuple(encodings.shape[2:]),
+        classes=splits.classes,
+        mean=splits.scale.mean,
+        std=splits.scale.std,
+        checks=Checks(labels=False, encodings="no"),
+        files=files,
+    )
+    found = checks(truth, unchecked, Pack(describe(unchecked, "0" * 64), encodings, labels))
+    return unchecked.model_copy(update={"checks": found})
+
+
+def _write(places: Places, cell: Cell, splits: Splits, made: Release, salt: bytes) -> Description:
+    """Fill both places, the truth's first: a pack without one would be of no use."""
+    truth = _truth(splits, made)
+    with _both(places) as part:
+        save_tensors(made.tensors, part.pack / ENCODINGS)
+        readme = part.pack / README
+        readme.write_text(_readme(cell, splits), encoding="utf-8")
+        (part.pack / ENCODINGS).chmod(readme.stat().st_mode)  # safetensors makes private files
+        files = {name: sha256_of_file(part.pack / name, "file") for name in (ENCODINGS, README)}
+        statement = _statement(cell, splits, made, truth, files)
+        described = describe(statement, write_truth(part.truth, truth, statement, salt))
+        text = described.model_dump_json(indent=2) + "\n"
+        (part.pack / DESCRIPTION).write_text(text, encoding="utf-8")
+    return described
+
+
+def _readme(cell: Cell, splits: Splits) -> str:
+    """What a stranger should know."""
+    count, rounds = len(splits.private), cell.request.rounds
+    heading = (
+        f"A challenge: {count} private images, {rounds} encodings of each by the defense "
+        f"'{cell.defenses[0].name}'.\nFind the private images.\n\n"
+    )
+    return f"{heading}{PACK}\n{MEASURES}"
+
+
+@contextmanager
+def _both(places: Places) -> Iterator[Places]:
+    """Places beside the final ones, which are moved there if all goes well."""
+    pack, truth = places.pack.resolve(), places.truth.resolve()
+    mark = f"-{os.getpid()}-{secrets.token_hex(4)}"
+    part = Places(pack.with_name(f".{pack.name}{mark}"), truth.with_name(f".{truth.name}{mark}"))
+    try:
+        with refusals(pack):
+            part.pack.mkdir()
+            part.truth.touch(mode=0o600)
+            yield part
+            part.truth.rename(truth)
+            _move_with(truth, part.pack, pack)
+    finally:
+        part.truth.unlink(missing_ok=True)
+        shutil.rmtree(part.pack, ignore_errors=True)
+
+
+def _move_with(truth: Path, part: Path, pack: Path) -> None:
+    """Move the pack into its place, or take the truth away again."""
+    try:
+        part.rename(pack)
+    except OSError:
+        truth.unlink()
+        raise
