@@ -8,11 +8,11 @@ from views import clothes, released, stream
 
 from harness.api import NotApplicable
 from harness_plugins.clusters.assignment import Rules, flow, greedy
-from harness_plugins.clusters.cliques import agreed, cliques
+from harness_plugins.clusters.cliques import Cliques, agreed, cliques
 from harness_plugins.clusters.embedding import Embedder, nearest
 from harness_plugins.clusters.labels import images_of_classes
 from harness_plugins.clusters.membership import Membership
-from harness_plugins.clusters.prototypes import fitted
+from harness_plugins.clusters.prototypes import fitted, settled, starts
 from harness_plugins.clusters.published import Published
 from harness_plugins.clusters.reading import reread
 from harness_plugins.clusters.solving import solved
@@ -76,6 +76,27 @@ def test_the_same_clique_is_kept_once():
     found = agreed(one, 8, 5)
     assert len(found) == 2
     assert found.runs.tolist() == [2, 1]
+
+
+def test_what_few_runs_agree_on_is_no_image():
+    runs = torch.tensor([40, 30, 9, 2])
+    found = Cliques(torch.arange(8).view(4, 2), runs).agreed_on(0.2)
+    assert found.runs.tolist() == [40, 30, 9]
+    assert found.members.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_the_number_of_images_is_told_or_found():
+    view = hidden_view()
+    published = Published.of(view)
+    truth = true_membership(view, published)
+    noise = torch.randn(N, 64, generator=torch.Generator().manual_seed(0))
+    places = torch.nn.functional.normalize(truth.mixture.apply(noise))
+    true = clothes(N).labels.bincount(minlength=10)
+    _, told = starts(places, published, stream(use="seeds"), told=True)
+    assert torch.equal(told.bincount(minlength=10), true)
+    _, found = starts(places, published, stream(use="seeds"), told=False)
+    assert (found.bincount(minlength=10) - true).abs().max() <= 1
+    assert abs(len(found) - N) <= 2
 
 
 def test_too_few_rows_give_the_cliques_that_there_are():
@@ -181,6 +202,28 @@ def test_images_come_out_of_mixtures_with_known_signs():
     found = solved(mixed.abs(), 12 * mixed.sign(), truth, 1)
     error = (found - images).square().sum() / images.square().sum()
     assert error < 1e-3
+
+
+def test_one_class_leaves_weights_to_the_images():
+    every = clothes(3000)
+    own = every[every.labels == 0]
+    view = released(InstaHide(InstaHideConfig(k=2)), own[:12], own[12:100], rounds=20)
+    published = Published.of(view)
+    truth = true_membership(view, published)
+    places = torch.nn.functional.normalize(truth.mixture.apply(torch.eye(12)))
+    begun = starts(places, published, stream(use="seeds"))
+    found, classes = settled(places, published, begun, flow, 10, lambda _: None)
+    assert found.n == 12
+    assert not bool(found.sure.any())
+    right = truth.dense() > 0
+    named = torch.zeros_like(right).scatter_(1, found.clusters, value=True)
+    overlap = named.float().T @ right.float()
+    assert float(overlap.max(1).values.sum() / right.sum()) > 0.9
+    order = overlap.argmax(1)
+    images = own[:12].images.flatten(1)[order]
+    read = reread(published.seen.flatten(1), images, classes, found, torch.abs)
+    true = truth.dense()[:, order].gather(1, read.clusters)
+    assert (read.weights - true).abs().mean() < 0.02
 
 
 def test_nearest_blocks_are_what_the_whole_matrix_says():

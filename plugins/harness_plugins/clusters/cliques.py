@@ -29,6 +29,11 @@ class Cliques:
     def __len__(self) -> int:
         return len(self.members)
 
+    def agreed_on(self, share: float) -> Cliques:
+        """Those that so large a share of runs found, of those that the first one has."""
+        fair = self.runs >= share * self.runs.max()
+        return Cliques(self.members[fair.to(self.members.device)], self.runs[fair])
+
 
 def grown(places: Tensor, seeds: Tensor, size: int) -> Tensor:
     """[seeds, size] rows: from each seed, by the largest summed likeness to those inside."""
@@ -72,16 +77,17 @@ def agreed(members: Tensor, rows: int, count: int) -> Cliques:
     return Cliques(members[chosen], torch.tensor(runs))
 
 
-def cliques(places: Tensor, count: int, size: int, seeds: int, rng: Stream) -> Cliques:
+def cliques(
+    places: Tensor, count: int, size: int, seeds: int, rng: Stream, *, relax: bool = True
+) -> Cliques:
     """At most `count` cliques of `size` of the rows that have these `places` [m, e].
 
-    Where there are fewer, half as large ones are looked for, as Carlini et al. relax theirs.
+    Where there are fewer, half as large ones are looked for, as Carlini et al. `relax` theirs.
     """
     chosen = rng.permutation(len(places))[:seeds].to(places.device)
-    found = Cliques(chosen.new_zeros(0, 1), chosen.new_zeros(0))
     size = min(size, len(places))
     while True:
         found = agreed(grown(places, chosen, size), len(places), count)
-        if len(found) >= count or size <= 2:
+        if len(found) >= count or size <= 2 or not relax:
             return found
         size = max(2, size // 2)

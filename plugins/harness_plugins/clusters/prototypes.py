@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Assign = Callable[[Tensor, Rules, Tensor], Tensor]
 
 _SEEDS = 200  # runs in each class
+_FAIR = 0.2  # of the runs that the clearest image of a class gets: fewer are no image
 _RIDGE = 0.05  # of the encodings that an image is in, as so many that show nothing
 ASSIGN: dict[str, Assign] = {
     "flow": flow,
@@ -30,22 +31,29 @@ ASSIGN: dict[str, Assign] = {
 }
 
 
-def starts(places: Tensor, published: Published, rng: Stream) -> tuple[Tensor, Tensor]:
+def starts(
+    places: Tensor, published: Published, rng: Stream, *, told: bool = True
+) -> tuple[Tensor, Tensor]:
     """Prototypes [c, e] and the class [c] of each: cliques among the rows that name a class.
 
-    As many as labels say that the class has images, or as many as are found.
+    As many as labels say that the class has images, if the number of images is `told`; else
+    those that a fair share of runs agrees on, and no more in all than a round has rows.
     """
-    counts = images_of_classes(published.labels, published.n)
+    counts = images_of_classes(published.labels, published.n).tolist()
     size = max(2, published.rounds * max(1, published.uses or published.privates) // 2)
-    found, classes = [], []
-    for name, count in enumerate(counts.tolist()):
+    found, classes, runs = [], [], []
+    for name, count in enumerate(counts):
         rows = (published.labels[:, name] > PRESENT).nonzero().squeeze(1)
-        if not count or not len(rows):
+        if not len(rows) or (told and not count):
             continue
-        members = cliques(places[rows], count, size, _SEEDS, rng.stream(of=name)).members
-        found.append(places[rows][members].mean(1))
-        classes += [name] * len(members)
-    return torch.cat(found), torch.tensor(classes, device=places.device)
+        most = count if told else published.n
+        grown = cliques(places[rows], most, size, _SEEDS, rng.stream(of=name), relax=told)
+        kept = grown if told else grown.agreed_on(_FAIR)
+        found.append(places[rows][kept.members].mean(1))
+        classes.append(torch.full((len(kept),), name))
+        runs.append(kept.runs)
+    best = torch.cat(runs).argsort(descending=True, stable=True)[: published.n].to(places.device)
+    return torch.cat(found)[best], torch.cat(classes).to(places.device)[best]
 
 
 def settled(

@@ -56,7 +56,8 @@ class Carlini(Attack[CarliniConfig]):
         if self.config.knows("clusters"):
             told = Membership.told(view, published, self.config.knows("weights"))
             return told, classes_of(told.clusters, published)
-        begun = starts(places, published, view.rng.stream(use="seeds"))
+        told = self.config.count == "told"
+        begun = starts(places, published, view.rng.stream(use="seeds"), told=told)
 
         def stepped(turn: int) -> None:
             progress(turn, self.config.settles, f"{len(begun[1])} clusters")

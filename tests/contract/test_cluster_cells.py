@@ -1,0 +1,100 @@
+"""Cells in which encodings are clustered, from the request to the record."""
+
+import pytest
+
+from harness import evaluate
+
+SMALL = "pair_steps=15,pair_batch=48,pair_images=600,epochs=1,images=600,base=8,steps=60,sweeps=6"
+CELL = {
+    "dataset": "fashion-mini",
+    "defense": "mixup[k=2]",
+    "attack": f"carlini[{SMALL}]",
+    "private_size": 24,
+    "public_size": 700,
+    "test_size": 40,
+    "rounds": 16,
+    "metrics": "snr_db",
+    "only": "privacy",
+    "threads": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def record_of(root, **changes):
+    return evaluate(cache=root, **{**CELL, **changes})
+
+
+def judged(root, **changes):
+    record = record_of(root, **changes)
+    assert record.status == "ok", record.error
+    return record
+
+
+def told(record, name):
+    return record.findings[name].value
+
+
+def test_mixtures_give_their_images_up_without_weights_or_sources(root):
+    record = judged(root)
+    assert not {"weights", "sources", "masks"} & set(record.channels_used)
+    assert told(record, "pair_auc") > 0.8
+    assert told(record, "encodings_assigned") > 0.9
+    assert record.privacy["snr_db"].mean > 15
+
+
+def test_masks_do_not_hide_who_is_in_an_encoding(root):
+    record = judged(root, defense="instahide[k=2]")
+    assert told(record, "encodings_assigned") > 0.8
+    assert told(record, "share_error") < record.findings["share_error"].chance / 2
+
+
+def test_truth_at_a_stage_is_taken_and_ranks_nowhere(root):
+    record = judged(root, attack=f"carlini[oracle=clusters,{SMALL}]")
+    assert "sources" in record.channels_used
+    assert "weights" not in record.channels_used
+    assert told(record, "encodings_assigned") == 1
+    assert any(
+        flag.name == "unranked" and "oracle=clusters" in flag.message for flag in record.flags
+    )
+
+
+def test_masks_are_the_oracles_alone(root):
+    options = {"attack": f"carlini[oracle=signs,{SMALL}]", "defense": "instahide[k=2]"}
+    refused = record_of(root, **options)
+    assert refused.status == "not_applicable"
+    assert "needs masks" in refused.error
+    told_all = judged(root, **options, threat_model="oracle")
+    assert told_all.privacy["snr_db"].mean > 20
+
+
+def test_one_round_has_nothing_to_cluster(root):
+    record = record_of(root, rounds=1)
+    assert record.status == "not_applicable"
+    assert "--rounds" in record.error
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"defense": "mixcon", "victim": "lenet5", "rounds": 1}, "reads encodings"),
+        ({"defense": "gradprune", "rounds": 1}, "reads encodings"),
+    ],
+)
+def test_features_and_gradients_are_no_encodings(root, options, reason):
+    record = record_of(root, **options)
+    assert record.status == "not_applicable"
+    assert reason in record.error
+
+
+def test_greedy_assignment_and_likeness_without_training(root):
+    record = judged(root, attack=f"carlini[likeness=whitened,assign=greedy,{SMALL}]")
+    assert told(record, "pair_auc") > 0.6
+
+
+def test_the_number_of_images_can_be_estimated(root):
+    record = judged(root, attack=f"carlini[count=estimated,{SMALL}]")
+    assert 12 <= record.diagnostics["clusters"] <= 24
