@@ -26,9 +26,11 @@ class AttackPlan:
 
     @property
     def preparations(self) -> tuple[Preparation, ...]:
-        """Those of its preparations whose channels it was granted."""
+        """Those of its preparations that its options use and whose channels it was granted."""
         declared: tuple[Preparation, ...] = self.attack.spec.preparations
-        return tuple(made for made in declared if made.channels <= self.channels)
+        config = self.attack.config
+        spared = config.unprepared() if isinstance(config, Config) else frozenset()
+        return tuple(m for m in declared if m.channels <= self.channels and m.name not in spared)
 
     @property
     def effort(self) -> str:

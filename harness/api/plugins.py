@@ -34,6 +34,10 @@ class Config(BaseModel):
         """Channels that an attack with these options needs beside its spec's."""
         return frozenset()
 
+    def unprepared(self) -> frozenset[str]:
+        """Names of the spec's preparations that an attack with these options does without."""
+        return frozenset()
+
     def unranked(self) -> str:
         """Why what an attack with these options scores ranks nowhere; empty where it does."""
         return ""

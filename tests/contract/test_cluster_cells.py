@@ -4,7 +4,7 @@ import pytest
 
 from harness import evaluate
 
-SMALL = "pair_steps=15,pair_batch=48,pair_images=600,epochs=1,images=600,base=8,steps=60,sweeps=6"
+SMALL = "pair_steps=15,pair_batch=48,pair_images=600,epochs=1,images=600,base=8,sweeps=6"
 CELL = {
     "dataset": "fashion-mini",
     "defense": "mixup[k=2]",

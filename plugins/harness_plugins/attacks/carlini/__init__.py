@@ -16,6 +16,11 @@ from harness_plugins.signs import DEMASKING, UNFOLDING
 class CarliniConfig(PairConfig, UnfoldConfig):
     """How likeness is had, encodings are shared out, and images solved for."""
 
+    way: Literal["auto", "absolute", "signed"] = Field(
+        default="signed",
+        description="how `unfold` solves: signed is faster, and further where there are rounds; "
+        "absolute is the paper's; auto: what served public images better",
+    )
     likeness: Literal["learned", "whitened"] = Field(
         default="learned",
         description="learned: an embedding trained on public images encoded twice; whitened: the "
@@ -40,6 +45,14 @@ class CarliniConfig(PairConfig, UnfoldConfig):
         description="times that memberships and weights are read anew off the images; the paper "
         "does not",
     )
+
+    def unprepared(self) -> frozenset[str]:
+        """No network of pairs where likeness is a formula, or clusters are told."""
+        spared = super().unprepared()
+        if self.rereads:
+            spared -= {DEMASKING.name}
+        learned = self.likeness == "learned" and not self.knows("clusters")
+        return spared if learned else spared | {PAIRS.name}
 
 
 _MANY = {"private_size": 40, "rounds": 30}
@@ -71,7 +84,6 @@ def harness_attacks() -> list[AttackSpec]:
                     "pair_batch": 96,
                     "epochs": 2,
                     "images": 4000,
-                    "steps": 150,
                 },
                 "standard": {"epochs": 3, "images": 20_000},
                 "paper": {"assign": "greedy", "rereads": 0, "way": "absolute", "settles": 1},

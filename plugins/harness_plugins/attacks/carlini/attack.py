@@ -31,6 +31,7 @@ class Carlini(Attack[CarliniConfig]):
         places = self._places(view, published)
         found, classes = self._memberships(view, published, places, progress)
         told = {"clusters": float(found.n)}
+        claims = {} if places is None else {"places": places}
         if not self.config.knows("weights") and published.still:
             found, changed = read_off(
                 view, published, found, classes, self.config.rereads, progress
@@ -40,20 +41,23 @@ class Carlini(Attack[CarliniConfig]):
         return replace(
             solved,
             targets=None,
-            claims={"places": places, "clusters": found.clusters, "shares": found.weights},
+            claims={**claims, "clusters": found.clusters, "shares": found.weights},
             diagnostics={**told, **solved.diagnostics},
         )
 
-    def _places(self, view: View, published: Published) -> Tensor:
+    def _places(self, view: View, published: Published) -> Tensor | None:
+        """Where likeness puts each encoding; nothing where clusters are told."""
+        if self.config.knows("clusters"):
+            return None
         if self.config.likeness == "whitened":
             return whitened_places(view, published)
         return Embedder.of(view).places(published.seen)
 
     def _memberships(
-        self, view: View, published: Published, places: Tensor, progress: Progress
+        self, view: View, published: Published, places: Tensor | None, progress: Progress
     ) -> tuple[Membership, Tensor]:
         """Who is in which encoding, and the class of each cluster."""
-        if self.config.knows("clusters"):
+        if places is None:
             told = Membership.told(view, published, self.config.knows("weights"))
             return told, classes_of(told.clusters, published)
         told = self.config.count == "told"

@@ -29,6 +29,14 @@ class UnfoldConfig(SignConfig):
         default=12, ge=1, le=100, description="rounds of signs and solution of the signed way"
     )
 
+    def unprepared(self) -> frozenset[str]:
+        """What only the other way uses."""
+        only = {
+            "absolute": frozenset({DEMASKING.name, PRIOR.name}),
+            "signed": frozenset({UNFOLDING.name}),
+        }
+        return only.get(self.way, frozenset())
+
 
 _ONE = {"private_size": 200}
 _SEVERAL = {"private_size": 200, "rounds": 10}
