@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torch.nn.functional import normalize
+
 from harness.api import Attack, Budget, Progress, Reconstruction, View
 from harness_plugins.attacks.carlini import CarliniConfig
 from harness_plugins.attacks.unfold.attack import Unfold
@@ -14,10 +16,12 @@ from harness_plugins.clusters.images import mixtures_solved, read_off
 from harness_plugins.clusters.membership import Membership, classes_of
 from harness_plugins.clusters.prototypes import ASSIGN, settled, starts
 from harness_plugins.clusters.published import Published
-from harness_plugins.clusters.whitened import whitened_places
+from harness_plugins.clusters.whitening import learn_whitening, whitened
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_WHITENED_BY = 20_000  # public encodings
 
 
 class Carlini(Attack[CarliniConfig]):
@@ -28,7 +32,7 @@ class Carlini(Attack[CarliniConfig]):
     ) -> Reconstruction:
         """As many images as clusters were found; NotApplicable with a single round."""
         published = Published.of(view)
-        places = self._places(view, published)
+        places = self._places(view, published, budget)
         found, classes = self._memberships(view, published, places, progress)
         told = {"clusters": float(found.n)}
         claims = {} if places is None else {"places": places}
@@ -45,12 +49,13 @@ class Carlini(Attack[CarliniConfig]):
             diagnostics={**told, **solved.diagnostics},
         )
 
-    def _places(self, view: View, published: Published) -> Tensor | None:
+    def _places(self, view: View, published: Published, budget: Budget) -> Tensor | None:
         """Where likeness puts each encoding; nothing where clusters are told."""
         if self.config.knows("clusters"):
             return None
         if self.config.likeness == "whitened":
-            return whitened_places(view, published)
+            learned = learn_whitening(view, _WHITENED_BY, budget)
+            return normalize(whitened(published.seen.flatten(1), learned))
         return Embedder.of(view).places(published.seen)
 
     def _memberships(

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.api import Attack, Budget, Progress, Reconstruction, View
+from harness.api import Attack, Budget, CellFailed, Progress, Reconstruction, View
 from harness_plugins.attacks.chen import ChenConfig
+from harness_plugins.attacks.chen.dependence import values_depend
 from harness_plugins.attacks.chen.gram import chance, correlations, gram_of
 from harness_plugins.attacks.chen.memberships import factored, settled
 from harness_plugins.attacks.chen.pixel_signs import pixel_signs, share_right
 from harness_plugins.attacks.chen.regression import Regression
 from harness_plugins.attacks.chen.rereading import read_again, solve_again
-from harness_plugins.attacks.chen.whitening import learn_whitening, values_depend, whitened
 from harness_plugins.clusters.images import mixtures_solved
 from harness_plugins.clusters.membership import Membership, classes_of
 from harness_plugins.clusters.published import Published
+from harness_plugins.clusters.whitening import learn_whitening, whitened
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _TURNS = 5  # of signs and images in a sweep
+_MATRICES = 4  # of all pairs in memory at a time
 
 
 class Chen(Attack[ChenConfig]):
@@ -49,7 +51,7 @@ class Chen(Attack[ChenConfig]):
             claims: dict[str, Tensor] = {}
             told: dict[str, float] = {}
         else:
-            found, classes, claims, told = self._found(view, published, prepared, progress)
+            found, classes, claims, told = self._found(view, published, prepared, budget, progress)
         images, found, errors = self._images(view, published, found, classes, progress)
         images = self._with_signs(view, published, images, told)
         return Reconstruction(
@@ -68,9 +70,11 @@ class Chen(Attack[ChenConfig]):
         view: View,
         published: Published,
         prepared: Mapping[str, Tensor],
+        budget: Budget,
         progress: Progress,
     ) -> tuple[Membership, Tensor, dict[str, Tensor], dict[str, float]]:
         """Memberships, the class of each image, `places`, and what there is to say of them."""
+        _require_memory(len(published), budget)
         progress(0, 3, "correlations of all pairs")
         gram, noise = gram_matrix(published, prepared)
         progress(1, 3, "factors of the Gram matrix")
@@ -136,3 +140,13 @@ def gram_matrix(published: Published, prepared: Mapping[str, Tensor]) -> tuple[T
     found = correlations(rows)
     noise = chance(found)
     return gram_of(found, scales, published.hidden), noise
+
+
+def _require_memory(rows: int, budget: Budget) -> None:
+    """CellFailed where matrices of all pairs do not fit into half of the budget."""
+    needed = _MATRICES * 4 * rows**2 // 2**20
+    if needed > budget.megabytes // 2:
+        raise CellFailed(
+            f"the Gram matrix of {rows} encodings takes {needed} MB to work on, more than half of "
+            f"the {budget.megabytes} MB allowed; raise --megabytes, or publish fewer with --rounds."
+        )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api import Samples
-from harness_plugins.attacks.chen.gram import correlations
 from harness_plugins.mixtures.prior import GaussianPrior, prior_of
 from harness_plugins.signs.exercise import encode, hides_signs
 
@@ -18,11 +17,8 @@ if TYPE_CHECKING:
 
     from harness.api import Budget, Stream, View
 
-_LOOK = 500
 _MOST_ROUNDS = 20
 _FLOOR = 1e-5  # of the largest variance: less than that is rounding
-_DEPENDENT = 1.2
-_HALF = 0.6745  # of a normal deviation: half of all are smaller
 
 
 def learn_whitening(view: View, count: int, budget: Budget) -> Mapping[str, Tensor]:
@@ -30,21 +26,10 @@ def learn_whitening(view: View, count: int, budget: Budget) -> Mapping[str, Tens
     rng = view.rng.stream(use="whitening")
     rounds = min(_MOST_ROUNDS, -(-count // len(view.public)))
     pool = view.public[:count]
-    parts = [_seen(view, pool, rng.stream(turn=turn)) for turn in range(rounds)]
+    parts = [seen_of(view, pool, rng.stream(turn=turn)) for turn in range(rounds)]
     rows = torch.cat(parts)
     labels = pool.labels.new_zeros(len(rows))
     return prior_of(Samples(rows, labels), 1, "public", budget.megabytes).tensors()
-
-
-def values_depend(view: View) -> bool:
-    """Whether correlations of public encodings are larger than those of independent values.
-
-    The latter deviate by 1/sqrt(d) from 0: half of them by less than .67 of that.
-    """
-    rows = _seen(view, view.public[:_LOOK], view.rng.stream(use="dependence"))
-    typical = float(correlations(rows).abs().median())
-    independent: float = _HALF / rows.shape[1] ** 0.5
-    return typical > _DEPENDENT * independent
 
 
 def whitened(rows: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
@@ -54,7 +39,7 @@ def whitened(rows: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
     return prior.coordinates(rows - prior.mean) * (prior.variances + floor).rsqrt()
 
 
-def _seen(view: View, samples: Samples, rng: Stream) -> Tensor:
+def seen_of(view: View, samples: Samples, rng: Stream) -> Tensor:
     """[n, d] what masks leave of public encodings."""
     work = encode(view, samples, rng)
     rows = work.encodings.flatten(1)
