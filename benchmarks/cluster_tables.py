@@ -152,13 +152,17 @@ WIDTH = 66
 
 
 def head() -> str:
-    return " " * WIDTH + "".join(f"{name:>{len(name) + 3}}" for name in COLUMNS)
+    return " " * WIDTH + "".join(f"{name:>{_width(name)}}" for name in COLUMNS)
+
+
+def _width(name: str) -> int:
+    return max(len(name), 7) + 2
 
 
 def line(row: Row) -> str:
     if "failed" in row:
         return f"{row['title']:<{WIDTH}}   {row['failed']}"
-    cells = (number(row.get(name), len(name) + 3) for name in COLUMNS)
+    cells = (number(row.get(name), _width(name)) for name in COLUMNS)
     return f"{row['title']:<{WIDTH}}{''.join(cells)}".rstrip()
 
 

@@ -100,11 +100,10 @@ def view_of(n: int, learned: Path | None) -> View:
 def learn(path: Path) -> dict[str, float]:
     """Both networks, in one file; the seconds that each took."""
     view, kept, seconds = view_of(20, None), {}, {}
-    options: dict[str, dict[str, Any]] = {"comparative": {"similarity": "comparative"}}
     for name, teach in LEARNED.items():
         torch.manual_seed(0)
         start = time.perf_counter()
-        made = teach(view, BUDGET, quiet, **options.get(name, {}))
+        made = teach(view, BUDGET, quiet)
         seconds[f"learning {name}"] = time.perf_counter() - start
         prefix = {"pairs": "pair-embedding", "comparative": "comparative"}[name]
         kept |= {f"{prefix}.{key}": torch.as_tensor(v).contiguous() for key, v in made.items()}

@@ -301,12 +301,21 @@ def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -
         return _unreadable(cell, attack, kinds)
     kind = _granted_kind(readable, grants)
     options = [needs for needs in readable if release_kind(needs) is kind]
+    if kind is ReleaseKind.ENCODINGS and cell.request.rounds < attack.spec.fewest_rounds:
+        return _too_few_rounds(attack.spec, cell.request.rounds)
     options = [needs | _demanded(attack) for needs in options]
     for needs in options:
         if needs <= grants & CARRIED[kind]:
             wanted = attack.spec.optional - _forgone(attack)
             return AttackPlan(attack, kind, needs | (wanted & grants & CARRIED[kind]))
     return _missing(attack.spec, options, cell.threat_model)
+
+
+def _too_few_rounds(spec: AttackSpec, rounds: int) -> str:
+    return (
+        f"'{spec.name}' compares encodings of one image over rounds, and needs at least "
+        f"{spec.fewest_rounds} of them, not {rounds}; publish more with --rounds"
+    )
 
 
 def _demanded(attack: Resolved) -> frozenset[Channel]:

@@ -96,7 +96,8 @@ class AttackSpec(Spec):
 
     `companion=True` makes it run in every cell whose release it can read: for cheap ones.
     `effort` names the option that buys more work (steps, epochs): where twice of it scores
-    better, an attack was stopped too early. One of `members` is no attack of its own: all of
+    better, an attack was stopped too early. `fewest_rounds` of encodings are what it has a use
+    for. One of `members` is no attack of its own: all of
     them run (`*`: every attack that applies), and the strongest answer to each image counts.
     """
 
@@ -110,6 +111,7 @@ class AttackSpec(Spec):
     """Whether answers are linear in the release but for a clamp; `optimal`: no linear attack has
     a lower expected squared error under its prior."""
     members: tuple[str, ...] = ()
+    fewest_rounds: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

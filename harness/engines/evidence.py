@@ -87,6 +87,8 @@ class Evidence:
         return ClusterFacts(
             sources=secrets.get("sources", NONE.long()).flatten(0, 1),
             weights=secrets.get("weights", NONE).flatten(0, 1),
+            labels=self.owner.release.tensors["labels"].flatten(0, 1),
+            classes=self.owner.truth.private.labels,
             n=len(self.owner.truth.private),
             stream=self.stream.stream(use="findings"),
         )

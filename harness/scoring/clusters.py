@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.api import CellFailed, Stream
@@ -17,23 +18,42 @@ NAMES = frozenset({"places", "clusters", "shares"})
 _AT_ONCE = 100
 _LOOKED_AT = 1000
 """Rows that are compared with all others, drawn where there are more: AUC to .001 and better."""
+_DEALS = 5
+_NAMED = 1e-5
+"""A share of a label below this is rounding."""
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """The truth of all rows: `sources` and `weights` [rows, k] of each; private ones are < `n`."""
+    """The truth of all rows: `sources` and `weights` [rows, k] of each; private ones are < `n`.
+
+    `labels` [rows, classes] were published, and `classes` [n] are the private images' own: what
+    labels tell, no attack needs to find out, so chance is what a guess with labels reaches.
+    """
 
     sources: Tensor
     weights: Tensor
+    labels: Tensor
+    classes: Tensor
     n: int
     stream: Stream
+
+    @cached_property
+    def kinds(self) -> Tensor:
+        """[rows] int64: rows whose labels name the same classes are of one kind."""
+        import torch
+
+        kinds: Tensor = torch.unique(self.labels > _NAMED, dim=0, return_inverse=True)[1]
+        return kinds
 
 
 def cluster_findings(claims: Mapping[str, Tensor], facts: ClusterFacts) -> dict[str, Finding]:
     """What `places`, `clusters` and `shares` are worth; CellFailed where one is malformed."""
     found: dict[str, Finding] = {}
     if "places" in claims:
-        found |= _pair_auc(_checked_places(claims["places"], facts), facts)
+        found |= _pair_aucs(_checked_places(claims["places"], facts), facts)
+    if "shares" in claims and "clusters" not in claims:
+        raise CellFailed("the attack claims shares without the clusters that they are of")
     if "clusters" in claims:
         clusters = _checked_clusters(claims["clusters"], facts)
         found |= _memberships(clusters, claims.get("shares"), facts)
@@ -63,39 +83,53 @@ def _checked_clusters(clusters: Tensor, facts: ClusterFacts) -> Tensor:
     return clusters.detach().cpu().long()
 
 
-def _pair_auc(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
+def _pair_aucs(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
     """How often another encoding of the same image looks nearer than one of other images.
 
-    The mean over rows of each row's AUC: rows without another of the same image, or with no
-    others, are left out.
+    The mean over rows of each row's AUC, among all rows and among those of its kind; rows
+    without another of the same image there, or with no others, are left out. By chance: that of
+    labels alone, and a half.
     """
     import torch
+    from torch.nn.functional import normalize
 
-    stream = facts.stream.stream(use="pairs")
-    looked = stream.permutation(len(places))[:_LOOKED_AT]
-    blocks = torch.split(looked, _AT_ONCE)
-    parts = [_auc_of(block, places, facts) for block in blocks]
-    values = torch.cat(parts)
-    values = values[~values.isnan()]
-    if not len(values):
-        return {}
-    return {"pair_auc": _mean(values, 0.5, facts.stream, "pair_auc")}
+    looked = facts.stream.stream(use="pairs").permutation(len(places))[:_LOOKED_AT]
+    told = normalize(facts.labels.float())
+    values: list[list[Tensor]] = [[], [], []]
+    for block in torch.split(looked, _AT_ONCE):
+        alike = facts.kinds[block].view(-1, 1) == facts.kinds
+        every = torch.ones_like(alike)
+        for part, (where, seen) in zip(
+            values, ((every, places), (every, told), (alike, places)), strict=True
+        ):
+            part.append(_auc_of(block, seen, where, facts))
+    among_all, by_labels, within = (_there(torch.cat(part)) for part in values)
+    found = {}
+    if len(among_all):
+        found["pair_auc"] = _mean(among_all, float(by_labels.mean()), facts.stream, "pair_auc")
+    if len(within):
+        found["pair_auc_within"] = _mean(within, 0.5, facts.stream, "pair_auc_within")
+    return found
 
 
-def _auc_of(rows: Tensor, places: Tensor, facts: ClusterFacts) -> Tensor:
-    """[len(rows)] AUC of each of these rows among all others; NaN where there is none."""
+def _there(values: Tensor) -> Tensor:
+    return values[~values.isnan()]
+
+
+def _auc_of(rows: Tensor, places: Tensor, where: Tensor, facts: ClusterFacts) -> Tensor:
+    """[b] AUC of each of these rows among the others `where` [b, m]; NaN where there is none."""
     import torch
 
     scores = places[rows] @ places.T
     own = torch.arange(len(rows))
-    same = _common(facts.sources[rows], facts.sources, facts.n)
-    scores[own, rows] = -torch.inf  # below all others: no part in the ranks of the rest
-    same[own, rows] = False
-    ranks = _ranks(scores)
-    others = places.shape[0] - 1
+    there = where.clone()
+    there[own, rows] = False
+    same = _common(facts.sources[rows], facts.sources, facts.n) & there
+    left_out = (~there).sum(1).double()
+    ranks = _ranks(scores.masked_fill(~there, -torch.inf))  # those left out are below all others
     true = same.sum(1).double()
-    false = others - true
-    above = (ranks * same).sum(1) - true * (true + 1) / 2 - true  # the row itself is below all
+    false = there.sum(1).double() - true
+    above = (ranks * same).sum(1) - true * (true + 1) / 2 - true * left_out
     auc: Tensor = above / (true * false)
     return auc
 
@@ -122,10 +156,11 @@ def _memberships(
 ) -> dict[str, Finding]:
     """Clusters are taken for the images that they overlap with most, one to one.
 
-    By chance: the same clusters dealt out to the rows at random.
+    By chance: the same clusters dealt out at random among rows whose labels name the same
+    classes, the mean of a few deals.
     """
-    order = facts.stream.stream(use="dealt").permutation(len(clusters))
-    own, dealt = _Read.of(clusters, facts), _Read.of(clusters[order], facts)
+    own = _Read.of(clusters, facts)
+    dealt = [_Read.of(clusters[_dealt(facts, turn)], facts) for turn in range(_DEALS)]
     values = {
         "cluster_purity": "purity",
         "memberships_found": "recall",
@@ -133,15 +168,25 @@ def _memberships(
     }
     found = {}
     for name, what in values.items():
-        each = getattr(own, what)
-        each = each[~each.isnan()]
+        each = _there(getattr(own, what))
         if len(each):
-            other = getattr(dealt, what)
-            chance = float(other[~other.isnan()].mean())
+            chance = sum(float(_there(getattr(deal, what)).mean()) for deal in dealt) / _DEALS
             found[name] = _mean(each, chance, facts.stream, name)
     if shares is not None:
         found |= _share_error(own, shares, facts)
     return found
+
+
+def _dealt(facts: ClusterFacts, turn: int) -> Tensor:
+    """[rows] a permutation that leaves the kind of every place as it is."""
+    import torch
+
+    drawn = facts.stream.stream(use="dealt", turn=turn).permutation(len(facts.kinds))
+    places = facts.kinds.argsort(stable=True)
+    taken = drawn[facts.kinds[drawn].argsort(stable=True)]
+    order = torch.empty_like(taken)
+    order[places] = taken
+    return order
 
 
 @dataclass(frozen=True)
@@ -149,7 +194,8 @@ class _Read:
     """Clusters as images: `images` [rows, q], -1 where a cluster is no image's or there is none.
 
     By row: `purity`, the share of its clusters that are right (NaN where it has none), `recall`,
-    the share of its private images that were found, and `all`, whether all were.
+    the share of its private images that were found, of as many as it could name, and `all`,
+    whether all of these were.
     """
 
     images: Tensor
@@ -163,7 +209,7 @@ class _Read:
         private = facts.sources < facts.n
         right = (images.unsqueeze(2) == facts.sources.unsqueeze(1)) & private.unsqueeze(1)
         hits, claimed = right.any(2).sum(1).double(), (clusters >= 0).sum(1).double()
-        there = private.sum(1).double()
+        there = private.sum(1).clamp(max=clusters.shape[1]).double()
         found = right.any(1).sum(1).double() / there
         return cls(images, hits / claimed, found, (found >= 1).double())
 
@@ -188,7 +234,10 @@ def _as_images(clusters: Tensor, facts: ClusterFacts) -> Tensor:
 
 
 def _share_error(read: _Read, shares: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
-    """Mean absolute error of the weights of images rightly found, beside the best constant's."""
+    """Mean absolute error of the weights of images rightly found.
+
+    By chance: that of what labels tell, a class's share divided evenly among its images.
+    """
     if shares.shape != read.images.shape or not bool(shares.isfinite().all()):
         raise CellFailed(
             f"the attack claims shares of shape {tuple(shares.shape)}; wanted finite ones, "
@@ -202,8 +251,17 @@ def _share_error(read: _Read, shares: Tensor, facts: ClusterFacts) -> dict[str, 
         return {}
     true = facts.weights[row, place].double()
     error = (shares.cpu().double()[row, slot] - true).abs()
-    chance = float((true - true.median()).abs().mean())
+    chance = float((_told_by_labels(facts)[row, place] - true).abs().mean())
     return {"share_error": _mean(error, chance, facts.stream, "shares", "lower")}
+
+
+def _told_by_labels(facts: ClusterFacts) -> Tensor:
+    """[rows, k] float64: each private image's part of its class's share of the label."""
+    private = facts.sources < facts.n
+    named = facts.classes[facts.sources.where(private, 0)].masked_fill(~private, -1)
+    times = (named.unsqueeze(2) == named.unsqueeze(1)).sum(2)
+    shares: Tensor = facts.labels.gather(1, named.clamp(min=0)).double() / times
+    return shares
 
 
 def _mean(

@@ -10,8 +10,10 @@ from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 
 MAIN_METRIC = "snr_db"
-CHAIN = ("pair_auc", "cluster_purity", "memberships_found", "share_error")
-"""Steps of an attack that clusters, in its order."""
+CHAIN = ("pair_auc_within", "cluster_purity", "memberships_found", "encodings_assigned")
+"""Steps of an attack that clusters, in its order: if one fails, what follows is worth nothing."""
+BESIDE = ("pair_auc", "share_error")
+"""What such an attack finds out on the way."""
 GUESSWORK_DB = 0.25
 """A gain below this may come from guessing more cleverly than the nulls do."""
 
@@ -92,16 +94,21 @@ def _finding_out(attacks: Mapping[str, Told]) -> list[str]:
     """
     sentences = []
     for name, told in attacks.items():
-        leaks = {n: found for n, found in told.findings.items() if found.leaks}
+        failing = _failing(told.findings)
+        sentences += [_broken(name, step, told.findings[step]) for step in failing]
+        ignored = {*CHAIN, *BESIDE} if failing else set()
+        leaks = {n: f for n, f in told.findings.items() if f.leaks and n not in ignored}
         if leaks and not told.identifies:
             sentences.append(f"The attack '{name}' finds {_findings(leaks)}.")
-        sentences += [_broken(name, step, told.findings[step]) for step in _failing(told.findings)]
     return sentences
 
 
 def _failing(found: Mapping[str, Finding]) -> list[str]:
-    """The first step on the way to clusters that is no better than a guess, if there is one."""
-    steps = [step for step in CHAIN if step in found]
+    """The first step on the way to clusters that is no better than a guess, if there is one.
+
+    A step at which a guess is always right is none.
+    """
+    steps = [step for step in CHAIN if step in found and (found[step].chance or 0) < 1]
     return [step for step in steps if not found[step].leaks][:1]
 
 

@@ -53,7 +53,8 @@ def test_masks_do_not_hide_who_is_in_an_encoding(root):
 
 
 def test_truth_at_a_stage_is_taken_and_ranks_nowhere(root):
-    record = judged(root, attack=f"carlini[oracle=clusters,{SMALL}]")
+    cross = "instahide[k=4,scheme=cross]"
+    record = judged(root, attack=f"carlini[oracle=clusters,{SMALL}]", defense=cross)
     assert "sources" in record.channels_used
     assert "weights" not in record.channels_used
     assert told(record, "encodings_assigned") == 1
@@ -71,10 +72,16 @@ def test_masks_are_the_oracles_alone(root):
     assert told_all.privacy["snr_db"].mean > 20
 
 
-def test_one_round_has_nothing_to_cluster(root):
+def test_one_round_has_nothing_to_cluster_and_nothing_is_learned_for_it(root):
     record = record_of(root, rounds=1)
     assert record.status == "not_applicable"
     assert "--rounds" in record.error
+    assert record.timing == {}
+
+
+def test_where_nothing_is_mixed_there_is_nothing_to_cluster(root):
+    record = record_of(root, defense="none", attack="carlini[likeness=whitened]")
+    assert record.status == "not_applicable"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.api import CellFailed
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -80,6 +82,8 @@ def _round(worth: Tensor, allowed: Tensor, rules: Rules) -> Tensor:
     from scipy.sparse import csr_array, hstack, vstack
 
     row, image = allowed.nonzero().T.numpy()
+    if not len(row):
+        return torch.full((len(worth), rules.slots), -1, dtype=torch.int64)
     classes = rules.classes.numpy()[image]
     m, n = worth.shape
     ones, each = np.ones(len(row)), np.arange(len(row))
@@ -98,6 +102,8 @@ def _round(worth: Tensor, allowed: Tensor, rules: Rules) -> Tensor:
         bounds=np.column_stack([np.zeros(len(row) + len(named)), np.ones(len(row) + len(named))]),
         method="highs",
     )
+    if not outcome.success:
+        raise CellFailed(f"no assignment of encodings to clusters was found: {outcome.message}")
     taken = np.flatnonzero(outcome.x[: len(row)] > 0.5)
     return _listed(torch.from_numpy(row[taken]), torch.from_numpy(image[taken]), m, rules.slots)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from harness_plugins.clusters.reading import reread
+from harness_plugins.clusters.reading import reread, unexplained
 from harness_plugins.clusters.solving import solved
 from harness_plugins.signs.demasker import Demasker
 
@@ -29,21 +29,30 @@ def read_off(
     classes: Tensor,
     times: int,
     progress: Progress,
+    *,
+    members: bool = True,
 ) -> tuple[Membership, float]:
-    """Memberships and weights read anew so many times; the share of memberships that changed."""
+    """Memberships and weights read anew so many times; the share of memberships that changed.
+
+    What explains the encodings no better than before, once solved again, is not taken. Without
+    `members`, which are known then, weights alone are read.
+    """
     if not times:
         return found, 0.0
-    seen, before = published.seen.flatten(1), found.clusters
+    seen, before = published.seen.flatten(1).abs(), found.clusters
     odds = Demasker.of(view).odds(published.rows).flatten(1)
+    turns = _TURNS if published.hidden else 1
+    images = solved(seen, odds, found, turns)
+    left = unexplained(published, images, found)
     for turn in range(times):
-        images = solved(seen.abs(), odds, found, _TURNS if published.hidden else 1)
-        found = reread(seen, images, classes, found, torch.abs if published.hidden else _as_is)
-        progress(turn + 1, times, "memberships read off images")
-    return found, float((found.clusters != before).float().mean())
-
-
-def _as_is(rows: Tensor) -> Tensor:
-    return rows
+        tried = reread(published, images, classes, found, members=members)
+        theirs = solved(seen, odds, tried, turns)
+        better = unexplained(published, theirs, tried)
+        progress(turn + 1, times, f"{better:.1%} of the encodings unexplained")
+        if better >= left:
+            break
+        found, images, left = tried, theirs, better
+    return found, float((found.clusters.sort(1).values != before.sort(1).values).float().mean())
 
 
 def mixtures_solved(view: View, published: Published, found: Membership) -> Tensor:

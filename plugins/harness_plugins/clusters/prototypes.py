@@ -66,7 +66,7 @@ def settled(
 ) -> tuple[Membership, Tensor]:
     """Memberships and prototypes in turn, until nothing changes; and each cluster's class."""
     prototypes, classes = begun
-    rules = Rules(published.labels > PRESENT, classes, published.privates, published.uses)
+    rules = published.rules(classes)
     before: Tensor | None = None
     for turn in range(turns):
         scores = places @ normalize(prototypes).T

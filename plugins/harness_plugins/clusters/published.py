@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api import NotApplicable
+from harness_plugins.clusters.assignment import Rules
+from harness_plugins.clusters.labels import PRESENT
 from harness_plugins.mixing import mix
 from harness_plugins.resizing import fit_images
 from harness_plugins.signs.exercise import encode, hides_signs
@@ -54,6 +56,12 @@ class Published:
             )
         look = view.public[:_LOOK]
         work = encode(view, look, view.rng.stream(use="look"))
+        hidden = hides_signs(work)
+        if work.sources.shape[1] == 1 and not hidden:
+            raise NotApplicable(
+                "nothing is mixed: every encoding is of one image, and shows it as far as any "
+                "can; average or nearest look at them one by one."
+            )
         privates = int((work.sources < len(look)).all(0).sum())
         return cls(
             rows=fit_images(view.encodings.flatten(0, 1), view.shape),
@@ -63,7 +71,7 @@ class Published:
             images=work.sources.shape[1],
             privates=privates,
             uses=_uses(work.sources[:, :privates], len(look)),
-            hidden=hides_signs(work),
+            hidden=hidden,
             still=_still(work, privates),
         )
 
@@ -75,6 +83,10 @@ class Published:
     def seen(self) -> Tensor:
         """[m, *shape] what masks leave: absolute values where signs are hidden, else the rows."""
         return self.rows.abs() if self.hidden else self.rows
+
+    def rules(self, classes: Tensor) -> Rules:
+        """Which clusters, of these classes [n], may be in which encodings."""
+        return Rules(self.labels > PRESENT, classes, self.privates, self.uses)
 
     @property
     def rounds_of(self) -> Tensor:

@@ -1,7 +1,8 @@
 """Memberships read anew off the images that they led to.
 
 Once there are images, what an encoding should look like is known for every choice of its members:
-the choice that comes nearest is taken, slot by slot, with the other slots as they are.
+those that come nearest are taken, all of a round together, each slot by itself with the other
+slots as they are.
 """
 
 from __future__ import annotations
@@ -11,49 +12,85 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness_plugins.clusters.assignment import flow
+from harness_plugins.clusters.membership import Membership
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from harness_plugins.clusters.membership import Membership
+    from harness_plugins.clusters.assignment import Rules
+    from harness_plugins.clusters.published import Published
 
     Fold = Callable[[Tensor], Tensor]
 
 _NUMBERS = 2**24  # in memory at a time
 _STEPS = 20  # of the weights that are tried
+_WORST = 2.0  # relative error beyond which one is as bad as another
 
 
 def reread(
-    seen: Tensor, images: Tensor, classes: Tensor, found: Membership, fold: Fold
+    published: Published,
+    images: Tensor,
+    classes: Tensor,
+    found: Membership,
+    *,
+    members: bool = True,
 ) -> Membership:
     """Each slot's best image [n, d] of its class, and then the weights that labels leave open.
 
-    `seen` [m, d] is `fold` of the mixtures.
+    All of a round are decided together, under the rules that held for likeness; without
+    `members` only weights are read.
     """
-    for slot in range(found.clusters.shape[1]):
-        found = _with_images(seen, images, classes, found, slot, fold)
+    seen, fold = published.seen.flatten(1), folding(published)
+    if members:
+        rules = published.rules(classes)
+        clusters = flow(_fits(seen, images, found, rules, fold), rules, published.rounds_of)
+        found = Membership.by_labels(clusters, published.labels, classes)
     return _with_weights(seen, images, classes, found, fold)
 
 
-def _with_images(
-    seen: Tensor, images: Tensor, classes: Tensor, found: Membership, slot: int, fold: Fold
-) -> Membership:
-    own, weight = found.clusters[:, slot], found.weights[:, slot]
-    rest = found.mixture.apply(images)
-    rest -= weight.view(-1, 1) * images[own.clamp(min=0)]
-    clusters = found.clusters.clone()
-    for name in classes.unique():
-        rows = ((own >= 0) & (classes[own.clamp(min=0)] == name)).nonzero().squeeze(1)
-        choices = (classes == name).nonzero().squeeze(1)
-        if len(choices) < 2 or not len(rows):
-            continue
-        errors = _errors(seen[rows], rest[rows], weight[rows], images[choices], fold)
-        taken = found.clusters[rows].unsqueeze(2) == choices
-        taken[:, slot] = False
-        errors[taken.any(1)] = torch.inf
-        clusters[rows, slot] = choices[errors.argmin(1)]
-    return replace(found, clusters=clusters)
+def folding(published: Published) -> Fold:
+    """What masks do to mixtures: nothing is left but absolute values, if there are any."""
+    return torch.abs if published.hidden else _as_they_are
+
+
+def _as_they_are(rows: Tensor) -> Tensor:
+    return rows
+
+
+def _fits(seen: Tensor, images: Tensor, found: Membership, rules: Rules, fold: Fold) -> Tensor:
+    """[m, n] minus the relative squared error of a row that holds an image in its class's slot.
+
+    The other slots are as they are.
+    """
+    energy = seen.square().sum(1).clamp(min=1e-12)
+    fits = seen.new_full((len(seen), found.n), -_WORST)
+    mixed = found.mixture.apply(images)
+    for slot in range(found.clusters.shape[1]):
+        own, weight = found.clusters[:, slot], found.weights[:, slot]
+        rest = mixed - weight.view(-1, 1) * images[own.clamp(min=0)]
+        for name in rules.classes.unique():
+            here = (own >= 0) & (rules.classes[own.clamp(min=0)] == name)
+            rows, choices = here.nonzero(), (rules.classes == name).nonzero().squeeze(1)
+            part = rows.squeeze(1)
+            errors = _errors(seen[part], rest[part], weight[part], images[choices], fold)
+            errors = (errors / energy[part].view(-1, 1)).clamp(max=_WORST)
+            mates = (found.clusters[part].unsqueeze(2) == choices).sum(1) > (
+                own[part].view(-1, 1) == choices
+            )
+            fits[rows, choices] = torch.maximum(
+                fits[rows, choices], -errors.masked_fill(mates, _WORST)
+            )
+    return fits
+
+
+def unexplained(published: Published, images: Tensor, found: Membership) -> float:
+    """Share of the encodings' energy that images [n, d] and memberships leave over."""
+    seen = published.seen.flatten(1)
+    left = (folding(published)(found.mixture.apply(images)) - seen).square_().sum()
+    return float(left / seen.square().sum().clamp(min=1e-12))
 
 
 def _errors(seen: Tensor, rest: Tensor, weight: Tensor, choices: Tensor, fold: Fold) -> Tensor:
@@ -82,7 +119,7 @@ def _with_weights(
                 part = replace(
                     found, clusters=clusters[rows], weights=weights[rows], sure=found.sure[rows]
                 )
-                weights[rows.view(-1, 1), torch.tensor(pair)] = _divided(
+                weights[rows.view(-1, 1), torch.tensor(pair, device=rows.device)] = _divided(
                     seen[rows], images, part, pair, fold
                 )
     return replace(found, weights=weights)

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from harness_plugins.attacks.unet.training import schedule, snapshot
-from harness_plugins.clusters.embedding import Embedder, PairNetwork
+from harness_plugins.clusters.embedding import PairNetwork
 from harness_plugins.holdout import held_out
 from harness_plugins.signs.exercise import Exercise, encode, hides_signs
 
@@ -97,15 +97,12 @@ class _Teacher:
 
 def shared(one: Exercise, other: Exercise, n: int) -> Tensor:
     """[b, b]: by how much rows hold the same of `n` images, the smaller of both weights."""
-    return torch.minimum(_dense(one, n).unsqueeze(1), _dense(other, n).unsqueeze(0)).sum(2)
-
-
-def _dense(work: Exercise, n: int) -> Tensor:
-    """[rows, n] weight of each private image in each row."""
-    own = work.sources < n
-    weights = torch.where(own, work.weights, torch.zeros_like(work.weights))
-    dense = weights.new_zeros(len(weights), n)
-    return dense.scatter_add_(1, torch.where(own, work.sources, 0), weights)
+    both = one.weights.new_zeros(len(one.weights), len(other.weights))
+    for source, weight in zip(one.sources.T, one.weights.T, strict=True):
+        held = source.masked_fill(source >= n, -1).view(-1, 1)
+        for theirs, share in zip(other.sources.T, other.weights.T, strict=True):
+            both += torch.minimum(weight.view(-1, 1), share) * (held == theirs)
+    return both
 
 
 def contrast(network: PairNetwork, lesson: Lesson) -> Tensor:
@@ -159,6 +156,3 @@ def auc(network: PairNetwork, lesson: Lesson) -> Tensor:
     false = same.shape[1] - true
     each = ((ranks * same).sum(1) - true * (true + 1) / 2) / (true * false)
     return each[(true > 0) & (false > 0)].mean().float()
-
-
-__all__ = ["Embedder", "Lesson", "auc", "contrast", "learn", "shared"]

@@ -34,11 +34,17 @@ class Carlini(Attack[CarliniConfig]):
         published = Published.of(view)
         places = self._places(view, published, budget)
         found, classes = self._memberships(view, published, places, progress)
-        told = {"clusters": float(found.n)}
+        told = {"clusters": float(found.n), "clusters_wanted": float(published.n)}
         claims = {} if places is None else {"places": places}
         if not self.config.knows("weights") and published.still:
             found, changed = read_off(
-                view, published, found, classes, self.config.rereads, progress
+                view,
+                published,
+                found,
+                classes,
+                self.config.rereads,
+                progress,
+                members=not self.config.knows("clusters"),
             )
             told["reread"] = changed
         solved = self._solved(view, published, found, budget, progress)

@@ -64,6 +64,7 @@ def harness_attacks() -> list[AttackSpec]:
             factory="harness_plugins.attacks.chen.attack:Chen",
             config=ChenConfig,
             needs=(PUBLISHED,),
+            fewest_rounds=2,
             effort="sweeps",
             controls=(
                 Control(

@@ -59,7 +59,8 @@ class Chen(Attack[ChenConfig]):
             claims={**claims, "clusters": found.clusters, "shares": found.weights},
             diagnostics={
                 **told,
-                "images_found": float(found.n),
+                "clusters": float(found.n),
+                "clusters_wanted": float(published.n),
                 "public_images_in_encoding": float(published.images - published.privates),
                 **errors,
             },
@@ -106,7 +107,8 @@ class Chen(Attack[ChenConfig]):
         sweeps = 0 if self.config.knows("weights") else self.config.sweeps
         for sweep in range(sweeps):
             progress(sweep, sweeps, "memberships and images in turn")
-            found = read_again(seen, images, classes, published.labels, found, hidden)
+            told = not self.config.knows("clusters")
+            found = read_again(published, images, classes, found, members=told)
             images = solve_again(seen, images, found, hidden, _TURNS)
         errors = Regression.of(found).errors(seen, images) if hidden else seen.new_zeros(1)
         return images, found, {"unexplained": float(errors.square().mean().sqrt())}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from harness_plugins.attacks.chen.memberships import open_weights
 from harness_plugins.attacks.chen.regression import Regression
 from harness_plugins.clusters.reading import reread
@@ -14,19 +12,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness_plugins.clusters.membership import Membership
+    from harness_plugins.clusters.published import Published
 
 _LEAST = 0.02  # relative squared error below which encodings are trusted alike
 
 
 def read_again(
-    seen: Tensor, images: Tensor, classes: Tensor, labels: Tensor, found: Membership, hidden: bool
+    published: Published, images: Tensor, classes: Tensor, found: Membership, *, members: bool
 ) -> Membership:
-    """Members by trial of all images of their class; open weights by least squares.
+    """Members by trial of all images [n, d] of their class; open weights by least squares.
 
-    `seen` [m, d] absolute values where signs are hidden, `images` [n, d].
+    Without `members`, which are known then, weights alone.
     """
-    better = reread(seen, images, classes, found, torch.abs if hidden else _as_they_are)
-    rows = seen
+    seen, hidden = published.seen.flatten(1), published.hidden
+    better = reread(published, images, classes, found, members=members)
+    rows, labels = seen, published.labels
     if hidden:
         rows = seen * better.mixture.apply(images).sign()
     return open_weights(better, rows @ images.T, images @ images.T, labels)
@@ -45,7 +45,3 @@ def solve_again(
     """Images [n, d], from these on, of what was read again."""
     regression = Regression.of(found, trust(seen, images, found, hidden))
     return regression.improved(seen, images, turns) if hidden else regression.signed(seen)
-
-
-def _as_they_are(rows: Tensor) -> Tensor:
-    return rows

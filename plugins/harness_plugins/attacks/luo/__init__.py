@@ -15,17 +15,17 @@ COMPARATIVE = Preparation(
     "comparative",
     "harness_plugins.attacks.luo.comparative:learn",
     _LAW,
-    options=("similarity", "compare_features", "compare_steps", "compare_rate", "pair_images"),
+    options=("compare_features", "compare_steps", "compare_rate", "pair_images"),
 )
-"""The paper's own similarity: a `comparative.Comparer`; nothing where another is used."""
+"""The paper's own similarity: a `comparative.Comparer`."""
 
 CLASSWISE = Preparation(
     "classwise",
     "harness_plugins.attacks.luo.classwise:learn",
     _LAW,
-    options=("similarity", "compare_steps", "compare_rate", "pair_images"),
+    options=("compare_steps", "compare_rate", "pair_images"),
 )
-"""A likeness learned within classes: a `classwise.Classwise`; nothing where another is used."""
+"""A likeness learned within classes: a `classwise.Classwise`."""
 
 
 class LuoConfig(PairConfig):
@@ -122,6 +122,7 @@ def harness_attacks() -> list[AttackSpec]:
             factory="harness_plugins.attacks.luo.attack:Luo",
             config=LuoConfig,
             needs=(PUBLISHED,),
+            fewest_rounds=2,
             preparations=(PAIRS, COMPARATIVE, CLASSWISE),
             effort="fusion_steps",
             presets={"quick": _QUICK, "standard": {}, "paper": _PAPER},

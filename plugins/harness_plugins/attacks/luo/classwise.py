@@ -86,14 +86,11 @@ def learn(
     _budget: Budget,
     progress: Progress,
     *,
-    similarity: str,
     compare_steps: int = 300,
     compare_rate: float = 2e-3,
     pair_images: int = 50_000,
 ) -> Mapping[str, Tensor]:
-    """The preparation `classwise`; nothing where another similarity is used."""
-    if similarity != "classwise":
-        return {}
+    """The preparation `classwise`."""
     rng = view.rng.stream(use="classwise")
     samples = view.public[:pair_images]
     held = held_out(len(samples))

@@ -114,15 +114,12 @@ def learn(
     _budget: Budget,
     progress: Progress,
     *,
-    similarity: str,
     compare_features: int = 32,
     compare_steps: int = 300,
-    compare_rate: float = 1e-3,
+    compare_rate: float = 2e-3,
     pair_images: int = 50_000,
 ) -> Mapping[str, Tensor]:
-    """The preparation `comparative`; nothing where another similarity is used."""
-    if similarity != "comparative":
-        return {}
+    """The preparation `comparative`."""
     rng = view.rng.stream(use="comparative")
     samples = view.public[:pair_images]
     held = held_out(len(samples))
