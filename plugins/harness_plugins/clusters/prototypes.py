@@ -39,7 +39,7 @@ def starts(
     As many as labels say that the class has images, if the number of images is `told`; else
     those that a fair share of runs agrees on, and no more in all than a round has rows.
     """
-    counts = images_of_classes(published.labels, published.n).tolist()
+    counts = images_of_classes(published.labels, published.n, published.privates).tolist()
     size = max(2, published.rounds * max(1, published.uses or published.privates) // 2)
     found, classes, runs = [], [], []
     for name, count in enumerate(counts):

@@ -127,7 +127,7 @@ def true_leaders(weights: Tensor, sources: Tensor, leading: Tensor, view: View) 
 
 def group(places: Tensor, members: Members, published: Published) -> Grouped:
     """k-medoids among the encodings of each leading class, as many as the class has images."""
-    counts = images_of_classes(published.labels, published.n)
+    counts = images_of_classes(published.labels, published.n, published.privates)
     numbers = torch.full_like(members.leading, -1)
     kinds: list[Tensor] = []
     for kind in members.leading.unique():
