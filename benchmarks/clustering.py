@@ -5,12 +5,13 @@
 InstaHide, two images in each encoding, Fashion-MNIST, 50 encodings of each private image. The
 networks are trained once on public images. Then each size runs in a process of its own: encodings
 are embedded, all pairs are scored (the 20 nearest of each are kept), and clusters are made and
-filled. Memory is the most that the process held, Python and torch (`empty`) included.
+filled. Memory is the most that the process held until then, `empty` of it for Python and torch.
 
 Beside it the network of Luo et al., which looks at two encodings at a time: it is asked about a
 few hundred pairs, and its time is scaled to all pairs. (Its score is bilinear, and `luo` here
 evaluates it once for each encoding; that is not what is timed.) AUC is how often an encoding that
-shares an image is nearer than one that shares none.
+shares an image is nearer than one that shares none: among all, and `within` those whose labels name
+the same classes, which labels do not tell apart.
 
 Needs `harness assets fetch fashion`.
 """
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,11 @@ from harness.assets.lookup import folder
 from harness.registry import load_factory, registry
 from harness.rng import KeyedStream, board_key
 from harness.scoring.clusters import ClusterFacts, cluster_findings
+from harness.scoring.findings import Finding
 from harness.store import cache_root
 from harness_plugins.attacks.luo.comparative import Comparer
 from harness_plugins.attacks.luo.comparative import learn as learn_comparative
+from harness_plugins.attacks.luo.lessons import Law
 from harness_plugins.attacks.luo.members import Members
 from harness_plugins.clusters.embedding import Embedder, nearest
 from harness_plugins.clusters.prototypes import ASSIGN, settled, starts
@@ -60,8 +64,8 @@ def stream(**axes: str | int) -> KeyedStream:
     return KeyedStream(board_key(0)).stream(benchmark="clustering", **axes)
 
 
-def view_of(n: int, learned: Path | None) -> View:
-    """`n` private images in 50 rounds, with the truth beside; networks are given if `learned`."""
+def view_of(n: int, learned: Path | None) -> tuple[View, Samples]:
+    """`n` private images in 50 rounds, and these; the networks are given if they are `learned`."""
     known = registry()
     spec = known.dataset("fashion")
     dataset = load_factory(spec, known.origin("datasets", "fashion"))(spec.config())
@@ -84,7 +88,7 @@ def view_of(n: int, learned: Path | None) -> View:
         Channel.ENCODER: Encoder("instahide", defense.config, defense.encode),
         Channel.N_PRIVATE: n,
     }
-    return View(
+    view = View(
         channels=channels,
         granted=frozenset(channels),
         threat_model="released",
@@ -95,11 +99,12 @@ def view_of(n: int, learned: Path | None) -> View:
         rng=stream(use="attack"),
         shared=shared,
     )
+    return view, private
 
 
 def learn(path: Path) -> dict[str, float]:
     """Both networks, in one file; the seconds that each took."""
-    view, kept, seconds = view_of(20, None), {}, {}
+    (view, _), kept, seconds = view_of(20, None), {}, {}
     for name, teach in LEARNED.items():
         torch.manual_seed(0)
         start = time.perf_counter()
@@ -114,10 +119,15 @@ def learn(path: Path) -> dict[str, float]:
 def measured(encodings: int, learned: Path) -> dict[str, float]:
     """One size, in this process."""
     empty = peak()
-    view = view_of(encodings // ROUNDS, learned)
+    view, private = view_of(encodings // ROUNDS, learned)
     published = Published.of(view)
     facts = ClusterFacts(
-        view.sources.flatten(0, 1), view.weights.flatten(0, 1), published.n, stream(use="judge")
+        sources=view.sources.flatten(0, 1),
+        weights=view.weights.flatten(0, 1),
+        labels=published.labels,
+        classes=private.labels,
+        n=published.n,
+        stream=stream(use="judge"),
     )
     found: dict[str, float] = {"encodings": float(encodings), "empty MB": empty}
     with_clock = Clock(found)
@@ -128,30 +138,31 @@ def measured(encodings: int, learned: Path) -> dict[str, float]:
         "assign", lambda: settled(places, published, begun, ASSIGN["flow"], TURNS, lambda _: None)
     )
     found["peak MB"] = peak()
-    claims = {"places": places, "clusters": told.clusters}
-    judged = cluster_findings(claims, facts)
-    found["AUC"] = judged["pair_auc"].value
-    found["assigned"] = judged["encodings_assigned"].value
+    judged = cluster_findings({"places": places, "clusters": told.clusters}, facts)
+    found |= aucs("", judged) | {"assigned": judged["encodings_assigned"].value}
     return found | beside(view, published, facts)
 
 
+def aucs(whose: str, judged: Mapping[str, Finding]) -> dict[str, float]:
+    """Among all pairs, and among those whose labels name the same classes."""
+    return {
+        f"{whose}AUC": judged["pair_auc"].value,
+        f"{whose}within": judged["pair_auc_within"].value,
+    }
+
+
 def beside(view: View, published: Published, facts: ClusterFacts) -> dict[str, float]:
-    """Luo's network on a few pairs, one by one, and its AUC on all of them."""
+    """Luo's network on a few pairs, one by one, and its AUC."""
     comparer = Comparer.of(view)
-    members = Members.of(published.seen, published.labels, 0.65)
+    members = Members.of(published.seen, published.labels, Law.of(view, bare=False).largest)
     rows = stream(use="pairs").permutation(len(members))[: 2 * PAIRS].view(PAIRS, 2)
     start = time.perf_counter()
     for side in (0, 1):
         comparer.places(members[rows[:, side]])
     seconds = time.perf_counter() - start
     all_pairs = len(members) * (len(members) - 1) / 2
-    few = facts if len(members) <= SIZES[0] else None
-    auc = {}
-    if few is not None:
-        auc["Luo's AUC"] = cluster_findings({"places": comparer.places(members)}, few)[
-            "pair_auc"
-        ].value
-    return {"Luo's pairs": seconds / PAIRS * all_pairs, **auc}
+    judged = cluster_findings({"places": comparer.places(members)}, facts)
+    return {"Luo's pairs": seconds / PAIRS * all_pairs} | aucs("Luo's ", judged)
 
 
 class Clock:
@@ -174,7 +185,10 @@ def peak() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-COLUMNS = ("embed", "all pairs", "cliques", "assign", "peak MB", "AUC", "assigned", "Luo's pairs")
+COLUMNS = (
+    *("embed", "all pairs", "cliques", "assign", "peak MB", "AUC", "within", "assigned"),
+    *("Luo's pairs", "Luo's AUC", "Luo's within"),
+)
 
 
 def main() -> None:
@@ -198,7 +212,7 @@ def main() -> None:
             for name, taken in seconds.items():
                 print(f"{name}: {taken:.0f} s", file=sys.stderr)
         if not asked.json:
-            print("seconds" + "".join(f"{name:>{len(name) + 4}}" for name in COLUMNS))
+            print("seconds" + "".join(f"{name:>{width(name)}}" for name in COLUMNS))
         for size in asked.encodings:
             report(size, learned, asked)
 
@@ -213,10 +227,13 @@ def report(size: int, learned: Path, asked: argparse.Namespace) -> None:
     if asked.json:
         print(json.dumps(found), flush=True)
         return
-    cells = (f"{found[name]:>{len(name) + 4}.{0 if found[name] > 99 else 3}f}" for name in COLUMNS)
-    theirs = found.get("Luo's AUC")
-    note = "" if theirs is None else f"   Luo's AUC {theirs:.3f}"
-    print(f"{size:>7}{''.join(cells)}{note}", flush=True)
+    cells = (f"{found[name]:>{width(name)}.{0 if found[name] > 99 else 3}f}" for name in COLUMNS)
+    print(f"{size:>7}{''.join(cells)}", flush=True)
+
+
+def width(name: str) -> int:
+    """Of a column."""
+    return max(9, len(name) + 2)
 
 
 if __name__ == "__main__":
