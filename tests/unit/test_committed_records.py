@@ -171,3 +171,29 @@ def test_the_readme_quotes_gradient_matching(
     asked = {"dataset": "cifar10", "batch_size": batch_size, "private_size": private_size}
     scores = leaked("gradmatch[steps=600]", "lpips_vgg", **asked)
     assert in_readme(*(scores[defense] for defense in defenses))
+
+
+CLUSTERING = [
+    (path, record)
+    for path, record in ((path, Records(Path()).load(path)) for path in RECORDS)
+    if record.request.attack in ("carlini", "chen", "luo")
+]
+
+
+def test_attacks_that_cluster_were_measured() -> None:
+    assert {record.request.attack for _, record in CLUSTERING} == {"carlini", "chen", "luo"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [record for _, record in CLUSTERING],
+    ids=[path.stem[:10] for path, _ in CLUSTERING],
+)
+def test_the_readme_quotes_attacks_that_cluster(record: RunRecord) -> None:
+    found, scores = record.findings, record.privacy
+    if record.dataset.name == "synthetic-gaussian":
+        pytest.skip("its images have no SSIM, and stand in a sentence")
+    quoted = [found[name].value for name in ("pair_auc", "encodings_assigned")]
+    values = [f"{value:.3f}" for value in quoted]
+    row = [*values, f"{scores['snr_db'].mean:.2f}", f"{scores['ssim'].mean:.3f}"]
+    assert " | ".join(row).replace("-", "−") in (ROOT / "README.md").read_text(encoding="utf-8")
