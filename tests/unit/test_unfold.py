@@ -8,7 +8,7 @@ from views import attack, clothes, coloured, released, snr, stream
 from harness.api import Channel, Scale
 from harness_plugins.attacks.unfold import UnfoldConfig, harness_attacks
 from harness_plugins.attacks.unfold.attack import Unfold
-from harness_plugins.attacks.unfold.magnitudes import magnitudes_of
+from harness_plugins.attacks.unfold.magnitudes import Wishes, magnitudes_of
 from harness_plugins.attacks.unfold.signed import Folded, solved
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
@@ -71,7 +71,7 @@ def test_the_absolute_way_starts_at_the_answer_where_nothing_is_mixed():
     view = masked(20, rounds=3, k=1)
     seen = view.encodings.flatten(0, 1).flatten(1).abs()
     mixture = Mixture.of(view.weights, view.sources, 20)
-    found = magnitudes_of(seen, mixture, 0, 0.05, lambda step: None)
+    found = magnitudes_of(seen, mixture, 0, Wishes(0.05, 0.0, (1, 28, 28)), lambda step: None)
     torch.testing.assert_close(found, clothes(20).images.flatten(1).abs())
 
 
@@ -81,7 +81,9 @@ def test_the_absolute_way_explains_the_encodings_better_step_by_step():
     mixture = Mixture.of(view.weights, view.sources, 30)
 
     def misfit(steps):
-        images = magnitudes_of(seen, mixture, steps, 0.0, lambda step: None)
+        images = magnitudes_of(
+            seen, mixture, steps, Wishes(0.0, 0.0, (1, 28, 28)), lambda step: None
+        )
         return float((seen - mixture.apply(images).abs()).square().mean())
 
     assert misfit(100) < 0.95 * misfit(0)
@@ -123,3 +125,14 @@ def seeded():
 
 def flat_prior(d):
     return GaussianPrior.known(torch.zeros(d), torch.eye(d))
+
+
+def test_the_pull_of_both_wishes_is_their_gradient():
+    images = clothes(4).images.flatten(1).clone().requires_grad_()
+    whole = images.abs().view(-1, 1, 28, 28)
+    variation = whole.diff(dim=2).abs().sum() + whole.diff(dim=3).abs().sum()
+    loss = 0.05 * (1 - images.abs()).mean() + 0.3 * variation / images.numel()
+    (wanted,) = torch.autograd.grad(loss, images)
+    with torch.no_grad():
+        found = Wishes(0.05, 0.3, (1, 28, 28)).pull(images)
+    torch.testing.assert_close(found, wanted)

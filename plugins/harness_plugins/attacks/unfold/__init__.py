@@ -25,6 +25,12 @@ class UnfoldConfig(SignConfig):
     spread: float = Field(
         default=0.05, ge=0, le=100, description="absolute way: weight of mean(1 - |x|)"
     )
+    tv: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="absolute way: weight of the mean total variation of |x|",
+    )
     sweeps: int = Field(
         default=12, ge=1, le=100, description="rounds of signs and solution of the signed way"
     )
@@ -66,8 +72,8 @@ def harness_attacks() -> list[AttackSpec]:
                 "standard": {"base": 24, "epochs": 6, "images": 50_000},
             },
             formula=(
-                "absolute: |X| = argmin mean((|X~| - |W X|)^2) + spread mean(1 - |X|);  "
-                "x^ = |x| tanh(net(|x|))\n"
+                "absolute: |X| = argmin mean((|X~| - |W X|)^2) + spread mean(1 - |X|) "
+                "+ tv TV(|X|);  x^ = |x| tanh(net(|x|))\n"
                 "signed: in turns, S = E sign = tanh(net(|x~|, w) + |x~| (W X) / a^2) and\n"
                 "  X = argmin (W X - |X~| S)^2 / (|X~|^2 (1 - S^2) + a^2) + (X - mean)' C^-1 "
                 "(X - mean),\n"

@@ -12,7 +12,7 @@ import torch
 from harness.api import Attack, Budget, Progress, Reconstruction, View
 from harness_plugins.attacks.unet.training import snr_db
 from harness_plugins.attacks.unfold import UnfoldConfig
-from harness_plugins.attacks.unfold.magnitudes import magnitudes_of
+from harness_plugins.attacks.unfold.magnitudes import Wishes, magnitudes_of
 from harness_plugins.attacks.unfold.signed import Folded, solved
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.mixtures.prior import GaussianPrior
@@ -97,7 +97,9 @@ class Unfold(Attack[UnfoldConfig]):
         def stepped(step: int) -> None:
             progress(step, steps, "absolute values")
 
-        found = magnitudes_of(seen, release.mixture, steps, self.config.spread, stepped)
+        shape = tuple(release.encodings.shape[2:])
+        wishes = Wishes(self.config.spread, self.config.tv, shape)
+        found = magnitudes_of(seen, release.mixture, steps, wishes, stepped)
         return found.view(-1, *release.encodings.shape[2:])
 
     def _signed(self, view: View, release: _Release, noise: float) -> Iterator[Tensor]:
