@@ -22,22 +22,32 @@ _EMBEDDING = 256
 _BLOCK = 512
 
 
+def convolutions(
+    shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]
+) -> tuple[nn.Sequential, int]:
+    """From samples of `shape` (c, h, w) to flat maps, and how many values those have.
+
+    `widths` are the channels and the stride of each convolution of three by three.
+    """
+    layers: list[nn.Module] = []
+    channels, height, width = shape
+    for outputs, stride in widths:
+        layers += [
+            nn.Conv2d(channels, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+        ]
+        channels, height, width = outputs, -(-height // stride), -(-width // stride)
+    return nn.Sequential(*layers, nn.Flatten()), channels * height * width
+
+
 class PairNetwork(nn.Module):
     """Samples of `shape` (c, h, w) to unit vectors of 256 values."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        channels, height, width = shape
-        for outputs, stride in _WIDTHS:
-            layers += [
-                nn.Conv2d(channels, outputs, 3, stride, 1, bias=False),
-                nn.BatchNorm2d(outputs),
-                nn.ReLU(inplace=True),
-            ]
-            channels, height, width = outputs, -(-height // stride), -(-width // stride)
-        self.layers = nn.Sequential(*layers, nn.Flatten())
-        self.last = nn.Linear(channels * height * width, _EMBEDDING)
+        self.layers, values = convolutions(shape, _WIDTHS)
+        self.last = nn.Linear(values, _EMBEDDING)
         self.sharpness = nn.Parameter(torch.tensor(2.5))
 
     def forward(self, seen: Tensor) -> Tensor:

@@ -78,7 +78,8 @@ def harness_attacks() -> list[AttackSpec]:
             ),
             presets={"quick": {"encodings": 5000, "starts": 2}},
             formula=(
-                "public images p: (1/d) sum_j x~_j^2 (p_j p_j' - I) -> 2 w w', the top "
+                "public images p, where they are mixed whole (no defense here does, so this step "
+                "does not run): (1/d) sum_j x~_j^2 (p_j p_j' - I) -> 2 w w', the top "
                 "eigenvector\n"
                 "corr(|u|,|v|) = (2/pi)(sqrt(1-r^2) + r asin r - 1)/(1 - 2/pi), rising in r >= 0; "
                 "inverted, 0 below 2.5 deviations of chance: G = W W'\n"

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from harness_plugins.clusters.embedding import convolutions
+
 _WIDTHS = ((32, 2), (64, 2), (128, 2), (64, 1))
 _EMBEDDING = 256
 _BLOCK = 512
@@ -18,17 +20,8 @@ class Tower(nn.Module):
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        channels, height, width = 2 * shape[0], shape[1], shape[2]
-        for outputs, stride in _WIDTHS:
-            layers += [
-                nn.Conv2d(channels, outputs, 3, stride, 1, bias=False),
-                nn.BatchNorm2d(outputs),
-                nn.ReLU(inplace=True),
-            ]
-            channels, height, width = outputs, -(-height // stride), -(-width // stride)
-        self.layers = nn.Sequential(*layers, nn.Flatten())
-        self.last = nn.Linear(channels * height * width, _EMBEDDING)
+        self.layers, values = convolutions((2 * shape[0], *shape[1:]), _WIDTHS)
+        self.last = nn.Linear(values, _EMBEDDING)
 
     def forward(self, samples: Tensor) -> Tensor:
         """[n, 256] of samples [n, c, h, w] at any level; their absolute values are shown too."""
