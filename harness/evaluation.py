@@ -24,6 +24,7 @@ from harness.api.plugins import Config
 from harness.assets.lookup import locate
 from harness.checks import Flag
 from harness.engines.observer import Observer
+from harness.engines.steps import Step
 from harness.keys import STAGES, Keys, plugin_source
 from harness.plan import Cell, plan
 from harness.provenance import (
@@ -34,7 +35,7 @@ from harness.provenance import (
     package_versions,
     python_version,
 )
-from harness.record import RunRecord, Used
+from harness.record import RunRecord, Status, Used
 from harness.registry import Registry, registry
 from harness.request import Request, make_request
 from harness.selector import Resolved
@@ -73,6 +74,28 @@ def evaluate(
         return _keep(root, _bare(cell, keys, known, "not_applicable", cell.reason))
     check_machine(cell.device)
     return _evaluate(cell, keys, known, root, observer or Observer(), owner_key, force)
+
+
+def advance(step: Step, *, observer: Observer | None = None, **options: Any) -> None:
+    """Make and store what one step of a cell puts out, for `evaluate` to find.
+
+    CellFailed and PluginError where the cell ends there.
+    """
+    from harness.engines.context import Context
+    from harness.engines.inline import advance as make
+
+    root, known = cache_root(), registry()
+    cell = equip(plan(make_request(**options), known), root)
+    check_machine(cell.device)
+    keys = Keys(cell, fingerprint(None))
+    make(Context(cell, keys, Store(root), known, observer or Observer()), step)
+
+
+def conclude(status: Status, error: str, **options: Any) -> RunRecord:
+    """The record of a cell that ended before it had a result; it is kept."""
+    root, known = cache_root(), registry()
+    cell = equip(plan(make_request(**options), known), root)
+    return _keep(root, _bare(cell, Keys(cell, fingerprint(None)), known, status, error))
 
 
 def fingerprint(secret: bytes | None) -> str:

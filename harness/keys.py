@@ -283,6 +283,10 @@ class Keys:
             seed=self.cell.request.seed,
         )
 
+    def misplaced_of(self, plan: AttackPlan) -> str:
+        """Key of what an attack's answers score where they are given to other images."""
+        return self._key("judge", misplaced=self.judge_of(plan))
+
     def worst_of(self, plans: Mapping[str, AttackPlan]) -> str:
         """Key of the worst case over several attacks, by name."""
         return self._key(

@@ -9,12 +9,13 @@ from pydantic import BaseModel, ConfigDict
 from harness.checks import Flag
 from harness.keys import canonical_json, sha256_of
 from harness.request import Request
+from harness.scoring.by_image import ByImage
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.stages.utility import PLAIN, RECOMPUTED, Utility
 
-SCHEMA = "encoding-harness/record/3"
+SCHEMA = "encoding-harness/record/4"
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
 """What may differ between two runs of one cell; everything else is under the id."""
 
@@ -91,6 +92,8 @@ class RunRecord(BaseModel):
     measures: dict[str, float] = {}
     """Of the victim: separability at its cut, and what training defenses measured."""
     privacy: dict[str, MetricScore] = {}
+    by_image: dict[str, ByImage] = {}
+    """The attack's scores image by image; none where the attack is many."""
     companions: dict[str, dict[str, MetricScore]] = {}
     members: dict[str, Member] = {}
     """Where the attack is many: each of them; `privacy` is then the worst case over them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -50,6 +51,31 @@ def parse_stack(text: str) -> tuple[Selection, ...]:
 def _split(text: str) -> list[str]:
     """Split at the `+` outside brackets: `1e+2` inside them is a number."""
     return re.split(r"\+(?![^\[]*\])", text)
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """Every choice that a grid stands for: `mixup[k=2|4]` is `mixup[k=2]` and `mixup[k=4]`.
+
+    Several grids in one text are multiplied, the last one turning fastest. UsageError for what
+    cannot be read.
+    """
+    parts = [_expanded(selection, text) for selection in parse_stack(text)]
+    return tuple("+".join(chosen) for chosen in product(*parts))
+
+
+def _expanded(selection: Selection, whole: str) -> list[str]:
+    values = [[piece.strip() for piece in v.split("|")] for v in selection.options.values()]
+    if any(not piece for choices in values for piece in choices):
+        raise UsageError(f"Cannot read a grid in '{whole}': write option=value|value.")
+    return [
+        _text(selection.name, dict(zip(selection.options, chosen, strict=True)))
+        for chosen in product(*values)
+    ]
+
+
+def _text(name: str, options: Mapping[str, str]) -> str:
+    inside = ",".join(f"{key}={value}" for key, value in options.items())
+    return f"{name}[{inside}]" if inside else name
 
 
 def parse_one(term: str, whole: str | None = None) -> Selection:

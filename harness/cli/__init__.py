@@ -11,7 +11,14 @@ from harness import __version__
 
 COMMANDS = {
     "evaluate": "Run one attack against one defense and record what leaks.",
+    "matrix": "Run every defense against every attack, or what a board is missing.",
+    "leaderboard": "Build boards' tables and pages from their records, or check them.",
+    "advise": "Say which defenses keep an accuracy, and what leaked from each.",
     "control": "Check that attacks break what they are known to break.",
+    "new-plugin": "Write the package of a defense or attack of your own.",
+    "check": "Check a plugin against the contract, and say what to fix.",
+    "submit": "Run a board's cells for your plugin and write a submission.",
+    "verify": "Check records, boards and submissions; judge stored reconstructions again.",
     "challenge": "Make, attack and score challenges: encodings with a commitment to their truth.",
     "list": "List plugins: defenses, attacks, datasets, metrics, victims, ….",
     "describe": "Explain one plugin: its law, options, paper and weaknesses.",
@@ -34,7 +41,7 @@ class LazyGroup(click.Group):
         """The command by name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"harness.cli.{cmd_name}").command
+        command: click.Command = import_module(f"harness.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(

@@ -137,6 +137,22 @@ class Attacker:
             if store.has("prepare", key)
         }
 
+    def seconds(self, plan: AttackPlan) -> dict[str, float]:
+        """What the attack took, and what it learned before, whoever made it and when."""
+        encoder = self._encoder()
+        told = encoder.model_dump(mode="json") if encoder else None
+        name, store = plan.attack.name, self.context.store
+        keys = {
+            f"attack {name}": ("attack", self.context.keys.attack_of(plan)),
+            f"prepare {name}": ("prepare", self.context.keys.prepare_of(plan, told)),
+        }
+        keys |= {f"prepare {m.name}": ("prepare", self._key_of(m, plan)) for m in plan.preparations}
+        return {
+            label: round(store.facts(*key)["own_seconds"], 3)
+            for label, key in keys.items()
+            if store.has(*key)
+        }
+
     def _key_of(self, made: Preparation, plan: AttackPlan) -> str:
         encoder = self._encoder()
         told = encoder.model_dump(mode="json") if encoder else None

@@ -15,6 +15,8 @@ from harness.worker.jobs import pack, unpack
 SPLITS = ("private", "public", "test")
 SCORE = "score."
 """What the scores of a metric, image by image, are stored under."""
+GUESS = "guess."
+"""Likewise the best of the nulls, image by image."""
 
 
 def pack_splits(splits: Splits) -> Artifact:
@@ -64,6 +66,16 @@ def unpack_release(artifact: Artifact) -> Release:
     )
 
 
+def scores_of(judged: Artifact) -> dict[str, Tensor]:
+    """A judgement's scores [targets] by metric."""
+    return _below(SCORE, judged.tensors)
+
+
+def guesses_of(judged: Artifact) -> dict[str, Tensor]:
+    """The best of the nulls [targets] by metric."""
+    return _below(GUESS, judged.tensors)
+
+
 def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
@@ -86,5 +98,6 @@ def unpack_attacked(artifact: Artifact) -> Reconstruction:
 def pack_judgement(judgement: Judgement, errors: Tensor, facts: Mapping[str, Any]) -> Artifact:
     """A judgement as stored: its images, errors and scores by image, and its summary as JSON."""
     scores = {f"{SCORE}{name}": values for name, values in judgement.per_image.items()}
+    guesses = {f"{GUESS}{name}": values for name, values in judgement.guesses.items()}
     images = {"images": judgement.images, "found": judgement.found, "errors": errors}
-    return Artifact({**images, **scores}, facts)
+    return Artifact({**images, **scores, **guesses}, facts)

@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from harness.api import CellFailed, Metric, MetricSpec, Scene
 from harness.checks import check_judgement
 from harness.engines.attacker import Attacker
-from harness.engines.codec import pack_judgement, unpack_attacked
+from harness.engines.codec import SCORE, guesses_of, pack_judgement, scores_of, unpack_attacked
 from harness.engines.context import Context, plugin_boundary
 from harness.engines.evidence import Evidence
 from harness.engines.owner import Owner
 from harness.plan import AttackPlan
 from harness.registry import load_factory
+from harness.scoring.by_image import ByImage, by_image
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import Told, verdict
-from harness.stages.judge import NO_HELP, Help, NullScores, judge, score_nulls
+from harness.scoring.worst import another_of_its_class
+from harness.stages.judge import NO_HELP, Help, NullScores, judge, score_images, score_nulls
 from harness.store import Artifact
 
 
@@ -41,6 +44,43 @@ class Court:
             lambda _: self._judge(plan),
             lambda: self.attacker.attacked(plan),
         )
+
+    def misplaced(self, plan: AttackPlan) -> Artifact | None:
+        """What an attack's answers score where they are given to others of their class.
+
+        None where it shows no images. NaN for an image that is alone in its class. Over many
+        attacks some are lucky somewhere: these have the same luck and know nothing.
+        """
+        judged = self.judged(plan)
+        if not judged.tensors["found"].any():
+            return None
+        return self.context.obtain(
+            "judge",
+            self.context.keys.misplaced_of(plan),
+            f"judge {plan.attack.name}",
+            lambda _: self._misplaced(judged),
+            lambda: self.metrics,
+        )
+
+    def by_image(self, plan: AttackPlan) -> dict[str, ByImage]:
+        """An attack's scores image by image, and what they are held against."""
+        judged, misplaced = self.judged(plan), self.misplaced(plan)
+        columns = (scores_of(judged), guesses_of(judged), scores_of(misplaced) if misplaced else {})
+        return by_image(privacy_of(judged), *map(_lists, columns))
+
+    def _misplaced(self, judged: Artifact) -> Artifact:
+        truth = self.owner.truth
+        others = another_of_its_class(truth.private.labels[: self.owner.targets])
+        scores = score_images(
+            judged.tensors["images"][others],
+            truth,
+            metrics=self.metrics,
+            device=self.context.device,
+            signs_hidden=self.cell.hides_signs,
+        )
+        alone = others == torch.arange(len(others))
+        fair = {name: values.masked_fill(alone, torch.nan) for name, values in scores.items()}
+        return Artifact({f"{SCORE}{name}": values for name, values in fair.items()})
 
     @cached_property
     def metrics(self) -> Mapping[str, tuple[MetricSpec, Metric | str]]:
@@ -142,3 +182,7 @@ def privacy_of(judged: Artifact) -> dict[str, MetricScore]:
     """The scores in a stored judgement."""
     stored = judged.facts["privacy"]
     return {name: MetricScore.model_validate(values) for name, values in stored.items()}
+
+
+def _lists(columns: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    return {name: values.tolist() for name, values in columns.items()}

@@ -13,7 +13,7 @@ from harness.api import CellFailed
 from harness.api.errors import CellTimedOut, NotApplicable
 from harness.checks import Answer, Flag, check_consistency, sharper, still_rising
 from harness.engines.attacker import Attacker
-from harness.engines.codec import SCORE
+from harness.engines.codec import SCORE, scores_of
 from harness.engines.context import Context
 from harness.engines.court import Court, privacy_of
 from harness.engines.owner import Owner
@@ -24,8 +24,8 @@ from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore, Values, summarise
 from harness.scoring.verdict import Told, direction, main_metric, verdict
-from harness.scoring.worst import another_of_its_class, strongest, worst_case
-from harness.stages.judge import NO_HELP, Help, score_images
+from harness.scoring.worst import strongest, worst_case
+from harness.stages.judge import NO_HELP, Help
 from harness.store import Artifact
 
 
@@ -137,7 +137,9 @@ class Ensemble:
     def _values(self, done: Mapping[str, Done]) -> dict[str, Values]:
         """By metric, the worst case over attacks and that over nulls."""
         nulls = self.court.nulls(self._told(done)).per_image
-        misplaced = [self._misplaced(each) for each in done.values() if each.shown]
+        misplaced = [
+            scores_of(m) for each in done.values() if (m := self.court.misplaced(each.plan))
+        ]
         values = {}
         for name, named in nulls.items():
             spec, metric = self.court.metrics[name.removesuffix("_abs")]
@@ -147,20 +149,6 @@ class Ensemble:
                 guessed = [*named.values(), *(scores[name] for scores in misplaced)]
                 values[name] = worst_case(scores, guessed, spec.leaks_more, spec.unit, chance)
         return values
-
-    def _misplaced(self, each: Done) -> dict[str, Tensor]:
-        """What an attack's answers score where they are given to others of their class."""
-        truth, targets = self.owner.truth, self.owner.targets
-        others = another_of_its_class(truth.private.labels[:targets])
-        scores = score_images(
-            each.judged.tensors["images"][others],
-            truth,
-            metrics=self.court.metrics,
-            device=self.context.device,
-            signs_hidden=self.cell.hides_signs,
-        )
-        alone = others == torch.arange(len(others))
-        return {name: values.masked_fill(alone, torch.nan) for name, values in scores.items()}
 
     def _strongest(self, done: Mapping[str, Done], metric: str | None) -> list[str]:
         """The member that came nearest to each image; "" where none showed any."""

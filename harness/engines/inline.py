@@ -6,7 +6,8 @@ Attacks run in processes of their own; everything that holds the truth stays her
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from harness.engines.court import Court, privacy_of
 from harness.engines.ensemble import Ensemble, first_line, rising
 from harness.engines.owner import SPLITS, Owner
 from harness.engines.pictures import draw_gallery
+from harness.engines.steps import Step
 from harness.plan import AttackPlan
 from harness.record import RunRecord
 from harness.scoring.summary import MetricScore
@@ -32,13 +34,35 @@ Seal = Callable[[dict[str, Any]], RunRecord]
 
 def run(context: Context, seal: Seal) -> RunRecord:
     """Evaluate one cell and keep its record."""
+    with _at_work(context) as workers:
+        return Run(context, workers).finish(seal)
+
+
+def advance(context: Context, step: Step) -> None:
+    """Make what one step of a cell puts out, and keep it."""
+    with _at_work(context) as workers:
+        owner = Owner(context)
+        if step == "release":
+            _ = owner.release
+        elif step == "reference":
+            owner.unprotected()
+        elif step == "train":
+            owner.trained()
+        elif context.cell.main:
+            attacker = Attacker(context, owner, workers)
+            Court(context, owner, attacker).judged(context.cell.main)
+
+
+@contextmanager
+def _at_work(context: Context) -> Iterator[Workers]:
+    """Processes for attacks; what killed runs left is swept away first."""
     _make_deterministic(context.cell.threads)
     for root in (context.store.root, desks()):
         sweep(root)
     with scratch_folder(desks(), "run") as scratch:
         workers = Workers(scratch, context.cell.threads)
         try:
-            return Run(context, workers).finish(seal)
+            yield workers
         finally:
             workers.close()
 
@@ -122,9 +146,12 @@ class Run:
         attacked = self.attacker.attacked(main)
         companions, flags = self._companions()
         self.context.peak_memory.update(attacked.facts["peak_memory"])
+        for label, seconds in self.attacker.seconds(main).items():
+            self.context.timing.setdefault(label, seconds)
         keys, store = self.context.keys, self.context.store
         return {
             "privacy": privacy_of(judged),
+            "by_image": self.court.by_image(main),
             "companions": companions,
             "identification": judged.facts.get("identification"),
             "findings": judged.facts["findings"],

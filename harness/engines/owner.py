@@ -225,9 +225,17 @@ class Owner:
 
     def utility(self) -> Utility:
         """The victim's accuracy beside that of the same victim on unprotected images."""
-        own = self._trainings(self.cell.defenses, self.cell.trained_kind)  # may be refused
-        reference = self._trainings(UNPROTECTED, ReleaseKind.ENCODINGS)
+        own = self.trained()
+        reference = self.unprotected()
         return summed_up(*([_right(t) for t in part] for part in (own, reference)))
+
+    def trained(self) -> list[Artifact]:
+        """The victim's trainings under the stack; CellFailed where it cannot be trained so."""
+        return self._trainings(self.cell.defenses, self.cell.trained_kind)
+
+    def unprotected(self) -> list[Artifact]:
+        """The trainings that accuracies are held against."""
+        return self._trainings(UNPROTECTED, ReleaseKind.ENCODINGS)
 
     @property
     def measures(self) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.api import (
@@ -22,6 +22,7 @@ from harness.api import (
 from harness.scoring.matching import Matched, match
 from harness.scoring.nulls import MEAN, Nulls, make_nulls, match_nulls, match_nulls_within
 from harness.scoring.summary import MetricScore, Values, best_null, summarise
+from harness.scoring.worst import strongest
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +36,8 @@ Metrics = Mapping[str, tuple[MetricSpec, Metric | str]]
 class Judgement:
     """What one reconstruction gives away.
 
-    `privacy` and `per_image` ([targets] float64, NaN where undefined) are by metric's name;
+    `privacy` and `per_image` ([targets] float64, NaN where undefined) are by metric's name, and
+    so are `guesses`, the best of the nulls image by image;
     `images` [targets, c, h, w] in [0,1] are what was judged, the mean public image where
     `found` [targets] is False (everywhere, if the attack made only claims). `notes` say in
     sentences what the numbers do not; `unnamed` is how many images were matched by the truth,
@@ -49,6 +51,7 @@ class Judgement:
     notes: tuple[str, ...] = ()
     unnamed: int = 0
     grouped: bool = False
+    guesses: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,6 +317,10 @@ def _judge(
         notes=nulls.notes + _left_out(found),
         unnamed=matched.unnamed,
         grouped=matched.grouped,
+        guesses={
+            name: strongest(nulls.per_image[name], scorer.spec.leaks_more)[0]
+            for name, scorer in panel.fit.items()
+        },
     )
 
 

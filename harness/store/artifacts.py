@@ -139,6 +139,11 @@ class Store:
         facts = self._facts(self._folder(stage, key))
         return {"key": key, "sha256": facts["sha256"], "bytes": facts["bytes"]}
 
+    def facts(self, stage: str, key: str) -> dict[str, Any]:
+        """The facts of a stored artifact, without its tensors."""
+        found: dict[str, Any] = self._facts(self._folder(stage, key))["facts"]
+        return found
+
     def tensors_path(self, stage: str, key: str) -> Path:
         """The file with an artifact's tensors."""
         return self._folder(stage, key) / TENSORS

@@ -1,0 +1,1 @@
+"""Boards: frozen protocols, the cells they consist of, and the folders that hold their records."""

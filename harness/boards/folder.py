@@ -1,0 +1,89 @@
+"""A board's folder: its protocol, its records, its controls, what strangers submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.api.errors import IntegrityError, UsageError, nearest
+from harness.boards.cells import identity
+from harness.boards.protocol import FILE, Board, read_board
+from harness.store.paths import disk_errors, write_atomically
+from harness.store.records import Records
+
+if TYPE_CHECKING:
+    from harness.record import RunRecord
+
+BOARDS = Path("leaderboards")
+"""Where boards are looked for by name: below the current folder."""
+
+
+class BoardFolder:
+    """`board.toml`, `records/`, `controls/`, `galleries/`, `submissions/` below one folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records = Records(path)
+
+    @cached_property
+    def board(self) -> Board:
+        """The protocol."""
+        return read_board(self.path)
+
+    @property
+    def controls(self) -> Path:
+        """Reports on the positive controls of the board's attacks."""
+        return self.path / "controls"
+
+    @property
+    def submissions(self) -> list[Path]:
+        """The folders that strangers' submissions lie in, by name."""
+        with disk_errors(self.path):
+            found = (self.path / "submissions").glob("*/submission.toml")
+            return sorted(path.parent for path in found)
+
+    def kept(self) -> list[RunRecord]:
+        """Every record of the board, checked against its id; IntegrityError for one that lies."""
+        return [self._load(path) for path in self._record_files()]
+
+    def _record_files(self) -> Iterator[Path]:
+        with disk_errors(self.path):
+            yield from sorted((self.path / "records").glob("*.json"))
+
+    def _load(self, path: Path) -> RunRecord:
+        record = self.records.load(path)
+        if record.seeds.get("owner_key") != "derived from the seed":
+            raise IntegrityError(
+                f"{path}: a board's records are for everyone to repeat, and this one was made with "
+                "an owner's key of its own."
+            )
+        return record
+
+    def answers(self) -> dict[str, RunRecord]:
+        """By a cell's identity, the record that answers it: the newest, where there are several."""
+        kept = sorted(self.kept(), key=lambda record: record.created)
+        return {identity(record.request): record for record in kept}
+
+    def keep(self, record: RunRecord, instead: str = "") -> None:
+        """Keep a record, in place of the one with the id `instead`."""
+        self.records.save(record)
+        if instead and instead != record.id:
+            with disk_errors(self.path):
+                self.records.path(instead).unlink(missing_ok=True)
+                self.records.gallery(instead).unlink(missing_ok=True)
+
+    def keep_gallery(self, identity_: str, picture: bytes) -> None:
+        """Keep a record's picture."""
+        write_atomically(self.records.gallery(identity_), picture)
+
+
+def find_board(name: str) -> BoardFolder:
+    """A board by its name below `leaderboards`, or by its folder."""
+    for path in (Path(name), BOARDS / name):
+        if (path / FILE).is_file():
+            return BoardFolder(path)
+    known = [path.parent.name for path in BOARDS.glob(f"*/{FILE}")]
+    where = f"below {BOARDS}/ here, nor a folder with a {FILE}"
+    raise UsageError(f"There is no board '{name}' {where}.{nearest(name, known)}")

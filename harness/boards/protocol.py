@@ -1,0 +1,135 @@
+"""What a board fixes: `board.toml`, read and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.api.errors import UsageError
+from harness.request import Request
+
+FILE = "board.toml"
+NAME = r"^[a-z0-9][a-z0-9-]*$"
+
+Name = Annotated[str, Field(pattern=NAME, max_length=60)]
+Options = dict[str, str | int | float | bool]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+
+OF_ATTACKERS = frozenset({"threat_model", "seconds", "megabytes", "twice"})
+"""Options that some attacks of a track may have for themselves: they leave the release as it is."""
+NAMED_ELSEWHERE = frozenset({"defense", "attack", "seed", "device"})
+"""Options of a request that a board sets in other places, or not at all."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Attacks(_Part):
+    """Attacks that meet the defenses of a track, and how.
+
+    `defenses` are those of the track if it is empty; `options` may set only what leaves the
+    release as it is (threat model, budget).
+    """
+
+    attacks: tuple[str, ...] = Field(min_length=1)
+    defenses: tuple[str, ...] = ()
+    seeds: Seeds = (0,)
+    options: Options = {}
+
+    @model_validator(mode="after")
+    def _leave_the_release(self) -> Attacks:
+        _check_options(self.options, OF_ATTACKERS, "of attacks")
+        return self
+
+
+class Track(_Part):
+    """Rows that can be compared: one kind of release, made in one way, of the same images."""
+
+    name: Name
+    title: str
+    about: str = ""
+    defenses: tuple[str, ...] = Field(min_length=1)
+    cells: tuple[Attacks, ...] = Field(min_length=1)
+    options: Options = {}
+
+    @model_validator(mode="after")
+    def _known_options(self) -> Track:
+        _check_options(self.options, _free(), f"of track '{self.name}'")
+        for part in self.cells:
+            if strange := sorted({*part.defenses} - {*self.defenses}):
+                raise ValueError(
+                    f"cells of track '{self.name}' name defenses that the track does not have: "
+                    f"{', '.join(strange)}"
+                )
+        return self
+
+
+class Claim(_Part):
+    """A number that a paper states, to stand beside ours where settings compare."""
+
+    defense: str
+    attack: str
+    metric: str
+    value: float
+    source: str
+    note: str = ""
+
+
+class Board(_Part):
+    """A frozen protocol.
+
+    `frozen` names by their content what the cells are made of, as `harness leaderboard freeze`
+    wrote it: data, plugins with their options, metrics. A board that is `defined` has no numbers.
+    """
+
+    name: Name
+    title: str
+    about: str = ""
+    status: Literal["measured", "defined"] = "measured"
+    options: Options
+    tracks: tuple[Track, ...] = Field(min_length=1)
+    claims: tuple[Claim, ...] = ()
+    frozen: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Board:
+        _check_options(self.options, _free(), "of the board")
+        names = [track.name for track in self.tracks]
+        if len({*names}) < len(names):
+            raise ValueError("two tracks have the same name")
+        return self
+
+    def track(self, name: str) -> Track:
+        """A track by name."""
+        return next(track for track in self.tracks if track.name == name)
+
+
+def _free() -> frozenset[str]:
+    return frozenset(Request.model_fields) - NAMED_ELSEWHERE
+
+
+def _check_options(options: Options, allowed: frozenset[str], where: str) -> None:
+    if strange := sorted({*options} - allowed):
+        raise ValueError(f"options {where} cannot be {', '.join(strange)}")
+
+
+def read_board(folder: Path) -> Board:
+    """The board in a folder; UsageError says what is wrong with its file."""
+    path = folder / FILE
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"There is no board at {folder}: it has no {FILE}.") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.") from None
+    try:
+        return Board.model_validate(values)
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
+        raise UsageError(f"{path} is no board: {'; '.join(faults)}.") from None

@@ -1,0 +1,49 @@
+"""What becomes of a step, as it crosses from one process to another."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.api import errors
+from harness.api.errors import (
+    CellFailed,
+    CellTimedOut,
+    HarnessError,
+    NotApplicable,
+    PluginError,
+    UsageError,
+)
+
+
+class Outcome(BaseModel):
+    """`done`: it is in the store, a cell's last step under `record`. Else `error` says why not.
+
+    `fatal` concerns more than this cell (a full disk, corrupt bytes); `kind` is the error's class.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: Literal["done", "failed", "timeout", "not_applicable", "fatal"]
+    error: str = ""
+    kind: str = ""
+    record: str = ""
+    seconds: float = 0.0
+
+    def raised(self) -> HarnessError:
+        """A fatal error again, with its own class and exit code."""
+        found: Any = getattr(errors, self.kind, UsageError)
+        return found(self.error)  # type: ignore[no-any-return]
+
+
+def outcome_of(error: HarnessError) -> Outcome:
+    """How a step ended that raised."""
+    kind, message = type(error).__name__, str(error)
+    if isinstance(error, CellTimedOut):
+        return Outcome(status="timeout", error=message, kind=kind)
+    if isinstance(error, NotApplicable):
+        return Outcome(status="not_applicable", error=message, kind=kind)
+    if isinstance(error, (CellFailed, PluginError)):
+        return Outcome(status="failed", error=message, kind=kind)
+    return Outcome(status="fatal", error=message, kind=kind)

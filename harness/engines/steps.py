@@ -1,0 +1,118 @@
+"""Cells as steps that can run anywhere: what each makes, and what it waits for. Pure.
+
+Cells share steps: one release serves all attacks on it, one training all cells of a stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.keys import Keys, preparation_identity, sha256_of
+from harness.plan import Cell
+
+Step = Literal["reference", "release", "train", "attack", "record"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One step of one or more cells. `options` are those of a cell that it can be done for.
+
+    `needs` are tasks that have to be done before. `shares` names what it may have to make that
+    others want too: two that share something had better not run side by side.
+    """
+
+    id: str
+    step: Step
+    options: Mapping[str, Any]
+    needs: tuple[str, ...] = ()
+    shares: frozenset[str] = frozenset()
+    title: str = ""
+    threads: int = 1
+    accelerated: bool = False
+
+
+@dataclass
+class Graph:
+    """All tasks by id, in the order in which cells were asked for."""
+
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+    def add(self, cell: Cell, keys: Keys, options: Mapping[str, Any]) -> Task:
+        """A cell's steps, those that are there already left as they are; returns its last one."""
+        steps = list(steps_of(cell, keys, options))
+        for task in steps:
+            self.tasks.setdefault(task.id, task)
+        return steps[-1]
+
+    def after(self, failed: Iterable[str]) -> set[str]:
+        """Ids of all tasks that cannot be done because others failed."""
+        lost = set(failed)
+        for task in self.tasks.values():  # a task's needs come before it
+            if lost.intersection(task.needs):
+                lost.add(task.id)
+        return lost - set(failed)
+
+
+def steps_of(cell: Cell, keys: Keys, options: Mapping[str, Any]) -> list[Task]:
+    """The tasks of one cell in an order in which they can be done; the last is its record."""
+    common: dict[str, Any] = {
+        "options": options,
+        "threads": cell.threads,
+        "accelerated": cell.device != "cpu",
+    }
+    before = [] if cell.reason else list(_before(cell, keys, common))
+    stack = "+".join(d.name for d in cell.defenses)
+    last = Task(
+        id=f"record {keys.record}",
+        step="record",
+        needs=tuple(task.id for task in before),
+        shares=_shared(cell) if cell.members else frozenset(),
+        title=f"{stack} × {cell.attack.name}",
+        **common,
+    )
+    return [*before, last]
+
+
+def _before(cell: Cell, keys: Keys, common: Mapping[str, Any]) -> Iterable[Task]:
+    stack = "+".join(d.name for d in cell.defenses)
+    only = cell.request.only
+    release = Task(id=f"release {keys.release}", step="release", title=f"release {stack}", **common)
+    yield release
+    if only != "privacy":
+        yield from _trainings(cell, keys, release, common)
+    if only != "utility" and cell.main and not cell.members:
+        yield Task(
+            id=f"attack {keys.judge_of(cell.main)}",
+            step="attack",
+            needs=(release.id,),
+            shares=_shared(cell),
+            title=f"{stack} × {cell.attack.name}",
+            **common,
+        )
+
+
+def _trainings(cell: Cell, keys: Keys, release: Task, common: Mapping[str, Any]) -> Iterable[Task]:
+    from harness.api.knowledge import ReleaseKind
+
+    repeats = range(cell.request.repeats)
+    plain = [keys.train_of((), ReleaseKind.ENCODINGS, i) for i in repeats]
+    own = [keys.train_of(cell.defenses, cell.trained_kind, i) for i in repeats]
+    yield Task(
+        id=f"reference {sha256_of(plain)}", step="reference", title="train unprotected", **common
+    )
+    stack = "+".join(d.name for d in cell.defenses)
+    needs = (release.id,) if cell.kind is cell.trained_kind else ()
+    yield Task(
+        id=f"train {sha256_of(own)}", step="train", needs=needs, title=f"train {stack}", **common
+    )
+
+
+def _shared(cell: Cell) -> frozenset[str]:
+    """What attacks learn beforehand and share: by code and options, on one dataset."""
+    return frozenset(
+        sha256_of([cell.dataset.written, preparation_identity(made, plan.attack)])
+        for plan in cell.attacks
+        for made in plan.preparations
+    )

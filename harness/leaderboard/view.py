@@ -1,0 +1,149 @@
+"""What a board says, ready to be drawn: the one shape behind its table, its page and its advice."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.scoring.intervals import Interval
+
+CellStatus = Literal["ok", "failed", "timeout", "not_applicable", "missing"]
+
+
+class _Seen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Number(_Seen):
+    """A value with its 95% interval; None where a single value has none."""
+
+    value: float
+    ci: Interval | None = None
+
+
+class Leak(_Seen):
+    """How much leaked by one metric, over all seeds.
+
+    `gain` over the null is signed so that positive leaks more, whichever way the metric points.
+    `strongest` is the attack that came nearest to most images; `worst` the value of the image that
+    leaks most.
+    """
+
+    metric: str
+    unit: str = ""
+    leaks_more: Literal["higher", "lower"]
+    mean: Number
+    null: float
+    gain: Number
+    worst: float | None = None
+    strongest: str = ""
+
+
+class Notice(_Seen):
+    """A flag of a record."""
+
+    name: str
+    message: str
+
+
+class CellView(_Seen):
+    """One defense against one attack, over its seeds.
+
+    `findings` are sentences on what it found out besides images. `verified` is whether the
+    attack's positive control passed and no flag speaks against the cell. `gallery` is a path
+    relative to the board's folder. `origin` is the submission it comes from, if from one.
+    """
+
+    attack: str
+    threat_model: str
+    release_kind: str
+    status: CellStatus
+    reason: str = ""
+    seeds: tuple[int, ...] = ()
+    records: tuple[str, ...] = ()
+    leaks: dict[str, Leak] = {}
+    findings: tuple[str, ...] = ()
+    flags: tuple[Notice, ...] = ()
+    verified: bool = True
+    gallery: str | None = None
+    command: str = ""
+    seconds: float | None = None
+    commit: str = ""
+    origin: str = ""
+
+
+class RowView(_Seen):
+    """One defense in one track: what is learned, and what the strongest attack gets of each image.
+
+    `rank` by metric: one more than the number of rows that are surely better (on one axis, and
+    not surely worse on the other); rows of rank 1 are the front. None where the row has no number.
+    `retained` is accuracy over that of the same victim without protection.
+    """
+
+    track: str
+    defense: str
+    accuracy: Number | None = None
+    reference: Number | None = None
+    retained: Number | None = None
+    leaks: dict[str, Leak] = {}
+    rank: dict[str, int] = {}
+    cells: tuple[CellView, ...] = ()
+    flags: tuple[Notice, ...] = ()
+    verified: bool = True
+    origin: str = ""
+
+
+class AttackView(_Seen):
+    """One attack in one track: its mean gain over nulls across the defenses it met, by metric.
+
+    `rank`: one more than the number of attacks that are surely stronger where both ran. `control`
+    says whether it breaks what it must: passed, failed, or none.
+    """
+
+    attack: str
+    gain: dict[str, Number] = {}
+    rank: dict[str, int] = {}
+    cells: int = 0
+    strongest_of: int = 0
+    control: Literal["passed", "failed", "not run", "none declared"] = "not run"
+
+
+class ClaimView(_Seen):
+    """A paper's number beside ours; `measured` is None where we have no such cell."""
+
+    defense: str
+    attack: str
+    metric: str
+    claimed: float
+    measured: Number | None = None
+    source: str
+    note: str = ""
+
+
+class TrackView(_Seen):
+    """Rows that can be compared."""
+
+    name: str
+    title: str
+    about: str = ""
+    rows: tuple[RowView, ...] = ()
+    attacks: tuple[AttackView, ...] = ()
+    protocol: dict[str, str] = {}
+
+
+class BoardView(_Seen):
+    """All of a board. `metrics` are those that rows are ranked by, the first one first."""
+
+    name: str
+    title: str
+    about: str = ""
+    status: Literal["measured", "defined"] = "measured"
+    dataset: str
+    metrics: tuple[str, ...]
+    tracks: tuple[TrackView, ...]
+    claims: tuple[ClaimView, ...] = ()
+    frozen: dict[str, str] = {}
+    records: int = 0
+    missing: int = 0
+    """Cells of the protocol without a record."""

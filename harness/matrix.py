@@ -1,0 +1,214 @@
+"""Many cells: which are there, which can be, what is missing, and getting it done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from harness.boards.cells import BoardCell
+from harness.boards.costs import Costs
+from harness.boards.folder import BoardFolder
+from harness.engines.local import Told, unheard
+from harness.engines.outcome import Outcome
+from harness.engines.steps import Graph, Task, steps_of
+from harness.evaluation import conclude, equip, fingerprint
+from harness.keys import Keys
+from harness.plan import Cell, plan
+from harness.record import RunRecord, Status, Used, parse_record
+from harness.registry import Registry, registry
+from harness.selector import Resolved
+from harness.store import Store
+from harness.store.records import Records
+
+State = Literal["done", "failed", "impossible", "missing"]
+
+
+class Engine(Protocol):
+    """Where tasks are done."""
+
+    def run(self, graph: Graph, told: Told = unheard) -> Iterator[tuple[Task, Outcome]]:
+        """Do all tasks; each as it ends, with what became of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """One cell before anything runs.
+
+    `state`: there is a record; its record says that it failed; it cannot be, for the `reason`; it
+    is missing. `instead` is the id of a record that another one would replace. `tasks` are its
+    steps, `stored` those whose output is in the cache, `seconds` what the others will take, None
+    where nothing alike was ever run.
+    """
+
+    cell: BoardCell
+    plan: Cell
+    keys: Keys
+    state: State
+    reason: str = ""
+    record: RunRecord | None = None
+    instead: str = ""
+    tasks: tuple[Task, ...] = ()
+    stored: frozenset[str] = frozenset()
+    seconds: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is a record, and no need for another."""
+        return self.record is not None
+
+
+def foresee(
+    cells: Sequence[BoardCell], root: Path, folder: BoardFolder | None = None
+) -> list[Foreseen]:
+    """What there is of cells and what is missing. UsageError for a cell that cannot be asked."""
+    known = registry()
+    answers = folder.answers() if folder else {}
+    costs = Costs(answers.values() if folder else _recent(root))
+    return [_foreseen(cell, known, root, answers, costs) for cell in cells]
+
+
+def _recent(root: Path, most: int = 400) -> Iterator[RunRecord]:
+    """The newest records of the cache: the best there is to tell what things take."""
+    paths = sorted((root / "records").glob("*.json"), key=lambda path: -path.stat().st_mtime)
+    for path in paths[:most]:
+        yield parse_record(json.loads(path.read_bytes()))
+
+
+def _foreseen(
+    cell: BoardCell,
+    known: Registry,
+    root: Path,
+    answers: Mapping[str, RunRecord],
+    costs: Costs,
+) -> Foreseen:
+    planned = equip(plan(cell.request, known), root)
+    keys = Keys(planned, fingerprint(None))
+    tasks = tuple(steps_of(planned, keys, cell.options))
+    kept = answers.get(cell.identity) or Records(root).answer(keys.record)
+    instead = kept.id if kept else ""
+    if kept and not answered_by(planned, kept):
+        kept = None
+    stored = frozenset(task.id for task in tasks if _stored(task, planned, keys, root))
+    return Foreseen(
+        cell=cell,
+        plan=planned,
+        keys=keys,
+        state=_state(planned, kept),
+        reason=planned.reason or (kept.error if kept else None) or "",
+        record=kept,
+        instead=instead,
+        tasks=tasks,
+        stored=stored,
+        seconds={t.id: _cost(t, planned, costs) for t in tasks if t.id not in stored},
+    )
+
+
+def _state(planned: Cell, kept: RunRecord | None) -> State:
+    if planned.reason or (kept and kept.status == "not_applicable"):
+        return "impossible"
+    if kept is None:
+        return "missing"
+    return "done" if kept.status == "ok" else "failed"
+
+
+def _stored(task: Task, planned: Cell, keys: Keys, root: Path) -> bool:
+    store = Store(root)
+    if task.step == "release":
+        return store.has("release", keys.release)
+    if task.step == "train":
+        return store.has("train", keys.train_of(planned.defenses, planned.trained_kind))
+    if task.step == "attack" and planned.main:
+        return store.has("judge", keys.judge_of(planned.main))
+    return False
+
+
+def _cost(task: Task, planned: Cell, costs: Costs) -> float | None:
+    if task.step == "record":
+        return 2.0
+    stack = "+".join(d.name for d in planned.defenses)
+    name = planned.attack.name if task.step == "attack" else stack
+    return costs.of(task.step, planned.request, name)
+
+
+def answered_by(planned: Cell, record: RunRecord) -> bool:
+    """Whether a record is of this very cell: plugins, versions and options are what they were."""
+    pairs = [
+        *zip(planned.defenses, record.defense, strict=False),
+        (planned.attack, record.attack),
+        (planned.dataset, record.dataset),
+        (planned.victim, record.victim),
+        (planned.space, record.space),
+    ]
+    return len(planned.defenses) == len(record.defense) and all(_same(*pair) for pair in pairs)
+
+
+def _same(resolved: Resolved, used: Used) -> bool:
+    now = (resolved.name, resolved.spec.version, resolved.config.model_dump(mode="json"))
+    return now == (used.name, used.version, used.config)
+
+
+def to_do(foreseen: Sequence[Foreseen], *, retry: bool = False) -> list[Foreseen]:
+    """Cells without a record, and with `retry` those that failed."""
+    again = [f for f in foreseen if f.state == "failed"] if retry else []
+    fresh = [f for f in foreseen if not f.settled]
+    wanted = {id(f) for f in (*again, *fresh)}
+    return [f for f in foreseen if id(f) in wanted]
+
+
+def costs_of(cells: Iterable[Foreseen]) -> dict[str, float | None]:
+    """Every task that is not stored, once, with what it will take."""
+    return {name: cost for each in cells for name, cost in each.seconds.items()}
+
+
+def graph_of(cells: Sequence[Foreseen]) -> Graph:
+    """The tasks of cells; `Graph.tasks` are in the cells' order."""
+    graph = Graph()
+    for each in cells:
+        graph.add(each.plan, each.keys, each.cell.options)
+    return graph
+
+
+def fill(
+    cells: Sequence[Foreseen],
+    engine: Engine,
+    root: Path,
+    folder: BoardFolder | None = None,
+    told: Told = unheard,
+) -> Iterator[tuple[Foreseen | None, RunRecord | None, Task]]:
+    """Do what is missing; each task that ended, with its cell and record where it ended a cell.
+
+    A fatal error (a full disk, corrupt bytes) is raised; what was done before it stays.
+    """
+    graph = graph_of(cells)
+    last = {each.tasks[-1].id: each for each in cells}
+    for task, outcome in engine.run(graph, told):
+        if outcome.status == "fatal":
+            raise outcome.raised()
+        each = last.get(task.id)
+        if each is None:
+            yield None, None, task
+            continue
+        record = _record(each, outcome, root)
+        if folder:
+            _keep(folder, record, root, each.instead)
+        yield replace(each, record=record), record, task
+
+
+def _record(each: Foreseen, outcome: Outcome, root: Path) -> RunRecord:
+    """What the last step made, or the record of a cell that ended before."""
+    if outcome.status == "done":
+        records = Records(root)
+        return records.load(records.path(outcome.record))
+    status: Status = outcome.status  # type: ignore[assignment]
+    return conclude(status, outcome.error, **each.cell.options)
+
+
+def _keep(folder: BoardFolder, record: RunRecord, root: Path, instead: str) -> None:
+    folder.keep(record, instead)
+    picture = Records(root).gallery(record.id)
+    if picture.exists():
+        folder.keep_gallery(record.id, picture.read_bytes())
