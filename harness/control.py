@@ -264,15 +264,28 @@ def control_of(attack: Resolved, root: Path) -> ControlReport | None:
     with disk_errors(path):
         if not path.exists():
             return None
-        data = path.read_bytes()
-    report = _parsed(data)
-    if report is None or report.id != report.fingerprint() or report.attack != _used(attack):
-        raise IntegrityError(
-            f"{path} is no report on '{attack.name}', or has been changed. "
-            f"`harness control {attack.name}` makes it anew."
-        )
+    report = load_report(path)
+    if report.attack != _used(attack):
+        raise _broken(path, attack.name)
     controls = tuple(result.control for result in report.results)
     return report if controls == attack.spec.controls else None
+
+
+def load_report(path: Path) -> ControlReport:
+    """Read a report and check it against its id; IntegrityError if the file is none."""
+    with disk_errors(path):
+        data = path.read_bytes()
+    report = _parsed(data)
+    if report is None or report.id != report.fingerprint():
+        raise _broken(path, path.stem.rpartition("-")[0])
+    return report
+
+
+def _broken(path: Path, attack: str) -> IntegrityError:
+    return IntegrityError(
+        f"{path} is no report on '{attack}', or has been changed. "
+        f"`harness control {attack}` makes it anew."
+    )
 
 
 def standing(text: str, preset: str, root: Path) -> str:

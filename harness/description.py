@@ -16,7 +16,7 @@ ANALYSED = 2000
 """Private images that an analysis looks at, where the user names no number."""
 
 
-def _entry(name: str, kind: str | None) -> tuple[str, Registered]:
+def entry_of(name: str, kind: str | None) -> tuple[str, Registered]:
     """The plugin of a name, of any kind or of this one."""
     known = registry()
     if kind is not None and kind not in KINDS:
@@ -25,7 +25,7 @@ def _entry(name: str, kind: str | None) -> tuple[str, Registered]:
     found = [(k, known.entries[k][name]) for k in kinds if name in known.entries[k]]
     if not found:
         every = [entry for k in kinds for entry in known.entries[k]]
-        raise UsageError(f"Unknown plugin '{name}'.{nearest(name, every)}")
+        raise UsageError(f"Unknown plugin '{name}'.{nearest(name, every)}{known.blame(name)}")
     if len(found) > 1:
         options = " or ".join(f"--kind {k}" for k, _ in found)
         raise UsageError(f"'{name}' names several plugins; say {options}.")
@@ -39,7 +39,7 @@ def description(text: str, kind: str | None = None) -> dict[str, Any]:
     does not say which is meant.
     """
     selection = parse_one(text)
-    kind, entry = _entry(selection.name, kind)
+    kind, entry = entry_of(selection.name, kind)
     facts: dict[str, Any] = {
         "kind": kind,
         "name": entry.spec.name,

@@ -263,8 +263,8 @@ class Keys:
             hardware=self._hardware(),
         )
 
-    def judge_of(self, plan: AttackPlan) -> str:
-        """Key of one attack's scores."""
+    def _scoring(self) -> dict[str, Any]:
+        """What decides how images are scored, whoever made them."""
         metrics = [
             [
                 spec.name,
@@ -274,14 +274,31 @@ class Keys:
             ]
             for spec in self.cell.metrics
         ]
+        request = self.cell.request
+        return {
+            "metrics": metrics,
+            "unavailable": dict(self.cell.unavailable),
+            "targets": [request.targets_from, request.targets],
+            "seed": request.seed,
+        }
+
+    @cached_property
+    def nulls(self) -> str:
+        """Key of what guesses without the release score: the same for all attacks and defenses."""
+        gradients = self.cell.kind is ReleaseKind.GRADIENTS
         return self._key(
             "judge",
-            reconstruction=self.attack_of(plan),
-            metrics=metrics,
-            unavailable=dict(self.cell.unavailable),
-            targets=[self.cell.request.targets_from, self.cell.request.targets],
-            seed=self.cell.request.seed,
+            nulls=self.load,
+            space=self._space,
+            batches=self.cell.request.batch_size if gradients else None,
+            hides_signs=self.cell.hides_signs,
+            hardware=self._hardware(),
+            **self._scoring(),
         )
+
+    def judge_of(self, plan: AttackPlan) -> str:
+        """Key of one attack's scores."""
+        return self._key("judge", reconstruction=self.attack_of(plan), **self._scoring())
 
     def misplaced_of(self, plan: AttackPlan) -> str:
         """Key of what an attack's answers score where they are given to other images."""

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
-from harness.boards.cells import BoardCell
+from harness.boards.cells import BoardCell, identity
 from harness.boards.costs import Costs
 from harness.boards.folder import BoardFolder
-from harness.engines.local import Told, unheard
 from harness.engines.outcome import Outcome
+from harness.engines.queue import Ended, Told, unheard
 from harness.engines.steps import Graph, Task, steps_of
 from harness.evaluation import conclude, equip, fingerprint
 from harness.keys import Keys
 from harness.plan import Cell, plan
-from harness.record import RunRecord, Status, Used, parse_record
+from harness.record import RunRecord, Status, Used
 from harness.registry import Registry, registry
 from harness.selector import Resolved
 from harness.store import Store
+from harness.store.paths import disk_errors
 from harness.store.records import Records
+
+FIXED_COSTS = {"companions": 5.0, "record": 2.0}
+"""Seconds of steps that take much the same everywhere."""
 
 State = Literal["done", "failed", "impossible", "missing"]
 
@@ -29,7 +33,7 @@ State = Literal["done", "failed", "impossible", "missing"]
 class Engine(Protocol):
     """Where tasks are done."""
 
-    def run(self, graph: Graph, told: Told = unheard) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
         """Do all tasks; each as it ends, with what became of it."""
         ...
 
@@ -66,33 +70,49 @@ def foresee(
 ) -> list[Foreseen]:
     """What there is of cells and what is missing. UsageError for a cell that cannot be asked."""
     known = registry()
-    answers = folder.answers() if folder else {}
-    costs = Costs(answers.values() if folder else _recent(root))
-    return [_foreseen(cell, known, root, answers, costs) for cell in cells]
+    kept = folder.answers() if folder else _newest(root)
+    costs = Costs(kept.values())
+    find = partial(_answer, kept, None if folder else Records(root))
+    return [_foreseen(cell, known, root, find, costs) for cell in cells]
 
 
-def _recent(root: Path, most: int = 400) -> Iterator[RunRecord]:
-    """The newest records of the cache: the best there is to tell what things take."""
-    paths = sorted((root / "records").glob("*.json"), key=lambda path: -path.stat().st_mtime)
-    for path in paths[:most]:
-        yield parse_record(json.loads(path.read_bytes()))
+def _newest(root: Path, most: int = 400) -> dict[str, RunRecord]:
+    """By what was asked, the newest records of the cache, where no board keeps any."""
+    records = Records(root)
+    with disk_errors(root):
+        paths = sorted((root / "records").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    found = (records.load(path) for path in paths[-most:])
+    return {identity(r.request): r for r in found if r.seeds.get("owner_key") == fingerprint(None)}
+
+
+def _answer(
+    kept: Mapping[str, RunRecord], cache: Records | None, cell: BoardCell, keys: Keys
+) -> RunRecord | None:
+    """A cell's record: the board's own, for what is in the cache alone is still to be put there.
+
+    Without a board, one in the cache that this very code made, or one that says what failed.
+    """
+    found = kept.get(cell.identity)
+    if cache is None:
+        return found
+    return cache.answer(keys.record) or (found if found and found.status != "ok" else None)
 
 
 def _foreseen(
     cell: BoardCell,
     known: Registry,
     root: Path,
-    answers: Mapping[str, RunRecord],
+    find: Callable[[BoardCell, Keys], RunRecord | None],
     costs: Costs,
 ) -> Foreseen:
     planned = equip(plan(cell.request, known), root)
     keys = Keys(planned, fingerprint(None))
     tasks = tuple(steps_of(planned, keys, cell.options))
-    kept = answers.get(cell.identity) or Records(root).answer(keys.record)
+    kept = find(cell, keys)
     instead = kept.id if kept else ""
     if kept and not answered_by(planned, kept):
         kept = None
-    stored = frozenset(task.id for task in tasks if _stored(task, planned, keys, root))
+    stored = frozenset(task.id for task in tasks if _stored(task, Store(root)))
     return Foreseen(
         cell=cell,
         plan=planned,
@@ -115,20 +135,14 @@ def _state(planned: Cell, kept: RunRecord | None) -> State:
     return "done" if kept.status == "ok" else "failed"
 
 
-def _stored(task: Task, planned: Cell, keys: Keys, root: Path) -> bool:
-    store = Store(root)
-    if task.step == "release":
-        return store.has("release", keys.release)
-    if task.step == "train":
-        return store.has("train", keys.train_of(planned.defenses, planned.trained_kind))
-    if task.step == "attack" and planned.main:
-        return store.has("judge", keys.judge_of(planned.main))
-    return False
+def _stored(task: Task, store: Store) -> bool:
+    """Whether all that a step makes is in the store; a record counts by its cell."""
+    return bool(task.makes) and all(store.has(stage, key) for stage, key in task.makes)
 
 
 def _cost(task: Task, planned: Cell, costs: Costs) -> float | None:
-    if task.step == "record":
-        return 2.0
+    if task.step in FIXED_COSTS:
+        return FIXED_COSTS[task.step]
     stack = "+".join(d.name for d in planned.defenses)
     name = planned.attack.name if task.step == "attack" else stack
     return costs.of(task.step, planned.request, name)
@@ -165,10 +179,10 @@ def costs_of(cells: Iterable[Foreseen]) -> dict[str, float | None]:
 
 
 def graph_of(cells: Sequence[Foreseen]) -> Graph:
-    """The tasks of cells; `Graph.tasks` are in the cells' order."""
+    """The tasks of cells that are still to be done, in the cells' order."""
     graph = Graph()
     for each in cells:
-        graph.add(each.plan, each.keys, each.cell.options)
+        graph.add(each.tasks, each.stored)
     return graph
 
 

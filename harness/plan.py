@@ -153,8 +153,23 @@ def plan(request: Request, registry: Registry) -> Cell:
     A cell that is well written and still cannot be (the attack's needs exceed the grants, say)
     comes back with its reason.
     """
-    defenses = _stack(request, registry)
-    cell = Cell(
+    attack = _one(registry.attack, request.attack, request.preset)
+    cell = _bare(request, registry, _stack(request, registry), attack)
+    return _with_attacks(cell, registry)
+
+
+def plan_as_ran(
+    request: Request, registry: Registry, defenses: tuple[Resolved, ...], main: AttackPlan
+) -> Cell:
+    """A cell that ran somewhere, of defenses and an attack that need not be installed here."""
+    return replace(_bare(request, registry, defenses, main.attack), main=main)
+
+
+def _bare(
+    request: Request, registry: Registry, defenses: tuple[Resolved, ...], attack: Resolved
+) -> Cell:
+    """A cell of which nobody knows yet how its attack reads the release."""
+    return Cell(
         request=request,
         defenses=defenses,
         dataset=_one(registry.dataset, request.dataset, request.preset),
@@ -163,10 +178,9 @@ def plan(request: Request, registry: Registry) -> Cell:
         space=_one(registry.space, request.space, request.preset),
         threat_model=registry.threat_model(request.threat_model),
         metrics=tuple(registry.specs("metrics")),
-        attack=_one(registry.attack, request.attack, request.preset),
+        attack=attack,
         unavailable=_left_out(request, registry),
     )
-    return _with_attacks(cell, registry)
 
 
 def _left_out(request: Request, registry: Registry) -> dict[str, str]:

@@ -100,10 +100,10 @@ class Registry:
         known = self.entries[kind]
         if name not in known:
             noun = kind.removesuffix("s").replace("_", " ")
-            raise UsageError(f"Unknown {noun} '{name}'.{nearest(name, known)}{self._blame(name)}")
+            raise UsageError(f"Unknown {noun} '{name}'.{nearest(name, known)}{self.blame(name)}")
         return known[name]
 
-    def _blame(self, name: str) -> str:
+    def blame(self, name: str) -> str:
         """Point at a broken plugin that may have been meant."""
         guilty = [p for p in self.problems if name in (p.origin.entry_point, p.origin.distribution)]
         return "".join(f" ({problem})" for problem in guilty)

@@ -205,6 +205,8 @@ class Reconstruction:
     clusters          [rows, q] int64: of all rows; the clusters that each encoding belongs to,
                       counted from 0 in any order, -1 for none; each is meant to be one image
     shares            [rows, q]: with `clusters`; the weight of each of them in the encoding
+    publics           [rows, q] int64: of all rows; the public images that are mixed into each
+                      encoding, in the order of the view's, -1 for none
     p_values          [..., pairs]: of tests whose null hypothesis says that nothing leaks
     inputs            [batches, b, *input shape]: what the model was given, as it was given, in
                       any order within a batch; of gradients

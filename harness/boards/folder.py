@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from harness.api.errors import IntegrityError, UsageError, nearest
 from harness.boards.cells import identity
 from harness.boards.protocol import FILE, Board, read_board
+from harness.keys import canonical_json, sha256_of
 from harness.store.paths import disk_errors, write_atomically
 from harness.store.records import Records
 
 if TYPE_CHECKING:
+    from harness.control import ControlReport
     from harness.record import RunRecord
 
 BOARDS = Path("leaderboards")
@@ -25,7 +27,7 @@ class BoardFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.records = Records(path)
+        self.records = Records(path, remedy="")
 
     @cached_property
     def board(self) -> Board:
@@ -46,13 +48,14 @@ class BoardFolder:
 
     def kept(self) -> list[RunRecord]:
         """Every record of the board, checked against its id; IntegrityError for one that lies."""
-        return [self._load(path) for path in self._record_files()]
+        return [self.load(path) for path in self._record_files()]
 
     def _record_files(self) -> Iterator[Path]:
         with disk_errors(self.path):
             yield from sorted((self.path / "records").glob("*.json"))
 
-    def _load(self, path: Path) -> RunRecord:
+    def load(self, path: Path) -> RunRecord:
+        """One record of the board, checked against its id."""
         record = self.records.load(path)
         if record.seeds.get("owner_key") != "derived from the seed":
             raise IntegrityError(
@@ -74,9 +77,23 @@ class BoardFolder:
                 self.records.path(instead).unlink(missing_ok=True)
                 self.records.gallery(instead).unlink(missing_ok=True)
 
+    def keep_control(self, report: ControlReport) -> None:
+        """Keep a report on an attack's positive controls, in place of one on the same options."""
+        name = f"{report.attack.name}-{sha256_of(report.attack.config)[:12]}.json"
+        write_atomically(self.controls / name, canonical_json(report.canonical()).encode() + b"\n")
+
     def keep_gallery(self, identity_: str, picture: bytes) -> None:
         """Keep a record's picture."""
         write_atomically(self.records.gallery(identity_), picture)
+
+
+def every_board() -> list[BoardFolder]:
+    """All boards below `leaderboards`, by name; UsageError where there is none."""
+    with disk_errors(BOARDS):
+        found = sorted(path.parent for path in BOARDS.glob(f"*/{FILE}"))
+    if not found:
+        raise UsageError(f"There is no board below {BOARDS}/ here: none has a {FILE}.")
+    return [BoardFolder(path) for path in found]
 
 
 def find_board(name: str) -> BoardFolder:

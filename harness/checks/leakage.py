@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.checks.flag import Flag
-from harness.scoring.verdict import MAIN_METRIC
+from harness.scoring.verdict import MAIN_METRIC, telling_metric
 
 if TYPE_CHECKING:
     from harness.stages.judge import Judgement
@@ -25,9 +25,11 @@ def check_judgement(judgement: Judgement) -> list[Flag]:
 
 
 def below_null(judgement: Judgement) -> list[Flag]:
-    """The attack does worse than guessing."""
+    """The attack does worse than guessing, and no better where signs do not count."""
     score = judgement.privacy.get(MAIN_METRIC)
     if score is None or score.gain_ci is None or score.gain_ci[1] >= 0:
+        return []
+    if telling_metric(judgement.privacy) != MAIN_METRIC:
         return []
     low, high = score.gain_ci
     message = (

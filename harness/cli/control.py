@@ -13,6 +13,7 @@ from harness.cli.options import epilog, json_option
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from harness.boards.folder import BoardFolder
     from harness.control import ControlReport, ControlResult
 
 ASKED = ("preset", "seed", "device", "threads")
@@ -32,15 +33,22 @@ def _asked_options(function: Any) -> Any:
         "harness control linear unet --threads 1",
         'harness control "linear[steps=500]" --json',
         "harness control --all",
+        "harness control --board fashion-v1",
     ),
 )
 @click.argument("attacks", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every attack that is installed.")
+@click.option("--board", help="Every attack of a board, as it is there; reports are kept in it.")
 @_asked_options
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @json_option
 def command(
-    attacks: tuple[str, ...], every: bool, quiet: bool, as_json: bool, **options: Any
+    attacks: tuple[str, ...],
+    every: bool,
+    board: str | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Check that an attack breaks what it is known to break.
 
@@ -51,11 +59,17 @@ def command(
     from harness.control import run_controls
 
     given = {name: value for name, value in options.items() if value is not None}
-    chosen, undeclared = _chosen(attacks, every, given)
+    folder = _folder(board)
+    if folder:
+        chosen, undeclared, given = _of_board(folder, attacks, every, given)
+    else:
+        chosen, undeclared = _chosen(attacks, every, given)
     reports = []
     for text in chosen:
         with _watching(quiet or as_json) as watching:
             reports.append(run_controls(text, watching, **given))
+        if folder:
+            folder.keep_control(reports[-1])
         if not as_json:
             _print(reports[-1])
     passed = all(report.passed for report in reports)
@@ -65,6 +79,30 @@ def command(
         for name in undeclared:
             click.echo(f"{name}: no control declared")
     return 0 if passed else 1
+
+
+def _folder(board: str | None) -> BoardFolder | None:
+    from harness.boards.folder import find_board
+
+    return find_board(board) if board else None
+
+
+def _of_board(
+    folder: BoardFolder, attacks: tuple[str, ...], every: bool, given: dict[str, Any]
+) -> tuple[list[str], list[str], dict[str, Any]]:
+    """The attacks of a board that declare controls, those that do not, and the board's options."""
+    from harness.api.errors import UsageError
+    from harness.boards.cells import cells_of
+    from harness.registry import registry
+    from harness.selector import parse_one
+
+    if attacks or every or given:
+        raise UsageError("A board says which attacks it has, and how: --board stands alone.")
+    texts = list(dict.fromkeys(cell.request.attack for cell in cells_of(folder.board)))
+    specs = {text: registry().attack(parse_one(text).name) for text in texts}
+    declared = [text for text in texts if specs[text].controls]
+    fixed = {k: v for k, v in folder.board.options.items() if k in ASKED}
+    return declared, [text for text in texts if text not in declared], fixed
 
 
 def _chosen(

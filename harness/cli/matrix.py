@@ -50,7 +50,7 @@ def _options(function: Any) -> Any:
 @_options
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with these options.")
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: 1]")
+@click.option("--workers", type=click.IntRange(1, 256), help="Local processes.  [default: 1]")
 @click.option("--address", help="Of a running Ray cluster.  [default: one on this machine]")
 @click.option("--retry", is_flag=True, help="Also run again what failed.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many cells, this time.")
@@ -80,18 +80,31 @@ def command(
     from harness.matrix import foresee, to_do
     from harness.store import cache_root
 
+    _check_engine(engine, workers, address)
     folder, cells = _cells(board, tracks, config, options)
     root = cache_root()
-    foreseen = foresee(_threaded(cells, folder, workers), root, folder)
+    shared = cells if folder else _threaded(cells, engine, workers or 1)
+    foreseen = foresee(shared, root, folder)
     missing = to_do(foreseen, retry=retry)[:limit]
     if dry_run:
-        _print_plan(foreseen, as_json)
+        print_plan(foreseen, as_json)
         return 0
     from harness.cli.matrix_run import run
 
     silent = quiet or as_json or not sys.stderr.isatty()
     finished = run(missing, root, folder, engine, workers, address, silent=silent)
     return _print_results(foreseen, finished, as_json)
+
+
+def _check_engine(engine: str, workers: int | None, address: str | None) -> None:
+    from harness.api.errors import UsageError
+
+    if engine == "ray" and workers is not None:
+        raise UsageError(
+            "--workers is for --engine local: a cluster runs as much as it has room for."
+        )
+    if engine == "local" and address is not None:
+        raise UsageError("--address is for --engine ray: it names a running cluster.")
 
 
 def _cells(
@@ -125,18 +138,19 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-def _threaded(
-    cells: list[BoardCell], folder: BoardFolder | None, workers: int | None
-) -> list[BoardCell]:
-    """Cores are divided among workers, where nobody says how many threads a cell has."""
+def _threaded(cells: list[BoardCell], engine: str, workers: int) -> list[BoardCell]:
+    """Where nobody says how many threads a cell has: cores are divided among processes.
+
+    A cluster runs as many tasks as it has cores.
+    """
     from harness.boards.cells import with_threads
     from harness.provenance import available_threads
 
-    share = max(1, available_threads() // (workers or 1))
-    return cells if folder else [with_threads(cell, share) for cell in cells]
+    share = max(1, available_threads() // workers) if engine == "local" else 1
+    return [with_threads(cell, share) for cell in cells]
 
 
-def _print_plan(foreseen: Sequence[Foreseen], as_json: bool) -> None:
+def print_plan(foreseen: Sequence[Foreseen], as_json: bool) -> None:
     from harness.boards.costs import in_words
     from harness.keys import canonical_json
     from harness.matrix import costs_of, to_do

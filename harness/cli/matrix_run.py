@@ -50,18 +50,17 @@ def run(
 def _engine(
     name: str, workers: int, address: str | None, root: Path, missing: Sequence[Foreseen]
 ) -> Iterator[Engine]:
+    if name == "ray":
+        from harness.engines.cluster import Cluster
+
+        with Cluster(address, root) as cluster:
+            yield cluster
+        return
+    from harness.engines.local import Local
     from harness.evaluation import check_machine
 
     for device in {each.plan.device for each in missing}:
         check_machine(device)
-    if name == "ray":
-        from harness.engines.cluster import Cluster
-
-        with Cluster(address) as cluster:
-            yield cluster
-        return
-    from harness.engines.local import Local
-
     accelerators = _accelerators() if any(e.plan.device == "cuda" for e in missing) else 0
     with (
         scratch_folder(root, "stations") as logs,
@@ -74,6 +73,10 @@ def _accelerators() -> int:
     import torch
 
     return torch.cuda.device_count()
+
+
+SHOWN = 12
+"""So many running steps are listed; a cluster may have hundreds."""
 
 
 class Quiet:
@@ -136,8 +139,10 @@ class Board(Quiet):
     def _picture(self) -> Table:
         table = Table.grid(padding=(0, 2))
         table.add_row(f"{self._count} of {self._cells} cells", self._left())
-        for title, note in self._running.values():
+        for title, note in list(self._running.values())[:SHOWN]:
             table.add_row(Text(title), Text(note, style="dim"))
+        if len(self._running) > SHOWN:
+            table.add_row(f"and {len(self._running) - SHOWN} more")
         return table
 
     def _left(self) -> str:

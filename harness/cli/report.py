@@ -27,8 +27,12 @@ NARROW = 112
 
 
 def print_report(record: RunRecord, records: Records | None) -> None:
-    """Print what was asked, what leaked, what was learned, and where it is kept."""
-    console = Console(width=None if Console().is_terminal else WIDTH, highlight=False)
+    """Print what was asked, what leaked, what was learned, and where it is kept.
+
+    Brackets are options of plugins, and no markup.
+    """
+    width = None if Console().is_terminal else WIDTH
+    console = Console(width=width, highlight=False, markup=False)
     console.print(Text(_heading(record), style="bold"))
     if record.status != "ok":
         _print_failure(console, record)
@@ -63,8 +67,18 @@ def _heading(record: RunRecord) -> str:
     attacked = "" if record.request.only == "utility" else f" × {record.attack.name}"
     return (
         f"{stack}{attacked} on {record.dataset.name} "
-        f"({record.threat_model}, {record.request.preset}{size}{rounds})"
+        f"({record.threat_model}, {record.request.preset}{size}{rounds}{_taken(record)})"
     )
+
+
+def _taken(record: RunRecord) -> str:
+    """Of gradients: of how many images each is, and of what model."""
+    if record.release_kind != "gradients":
+        return ""
+    asked = record.request
+    images = "single images" if asked.batch_size == 1 else f"batches of {asked.batch_size}"
+    epochs = "1 epoch" if asked.victim_epochs == 1 else f"{asked.victim_epochs} epochs"
+    return f", gradients of {images} after {epochs}, BatchNorm in {asked.bn_mode} mode"
 
 
 def _term(name: str, config: dict[str, object], resolved: dict[str, float | int | str]) -> str:

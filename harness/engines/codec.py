@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from harness.api import Reconstruction, Release, ReleaseKind, Samples, Scale, Splits
-from harness.stages.judge import Judgement
+from harness.stages.judge import NO_HELP, Judgement, NullScores
 from harness.store import Artifact
 from harness.worker.jobs import pack, unpack
 
@@ -66,6 +66,28 @@ def unpack_release(artifact: Artifact) -> Release:
     )
 
 
+def pack_nulls(nulls: NullScores) -> Artifact:
+    """The scores of nulls that were told nothing, as stored."""
+    scores = {
+        f"{SCORE}{metric}/{null}": values
+        for metric, named in nulls.per_image.items()
+        for null, values in named.items()
+    }
+    order = {metric: list(named) for metric, named in nulls.per_image.items()}
+    facts = {"notes": list(nulls.notes), "order": order}
+    return Artifact({**scores, "mean": nulls.mean}, facts)
+
+
+def unpack_nulls(artifact: Artifact) -> NullScores:
+    """The scores of nulls as used: the first of equals is the best, so their order counts."""
+    tensors, facts = artifact.tensors, artifact.facts
+    per_image = {
+        metric: {null: tensors[f"{SCORE}{metric}/{null}"] for null in named}
+        for metric, named in facts["order"].items()
+    }
+    return NullScores(NO_HELP, per_image, tensors["mean"], tuple(facts["notes"]))
+
+
 def scores_of(judged: Artifact) -> dict[str, Tensor]:
     """A judgement's scores [targets] by metric."""
     return _below(SCORE, judged.tensors)
@@ -100,4 +122,6 @@ def pack_judgement(judgement: Judgement, errors: Tensor, facts: Mapping[str, Any
     scores = {f"{SCORE}{name}": values for name, values in judgement.per_image.items()}
     guesses = {f"{GUESS}{name}": values for name, values in judgement.guesses.items()}
     images = {"images": judgement.images, "found": judgement.found, "errors": errors}
+    if judgement.images_abs is not None:
+        images["images_abs"] = judgement.images_abs
     return Artifact({**images, **scores, **guesses}, facts)

@@ -11,7 +11,15 @@ from torch import Tensor
 from harness.api import CellFailed, Metric, MetricSpec, Scene
 from harness.checks import check_judgement
 from harness.engines.attacker import Attacker
-from harness.engines.codec import SCORE, guesses_of, pack_judgement, scores_of, unpack_attacked
+from harness.engines.codec import (
+    SCORE,
+    guesses_of,
+    pack_judgement,
+    pack_nulls,
+    scores_of,
+    unpack_attacked,
+    unpack_nulls,
+)
 from harness.engines.context import Context, plugin_boundary
 from harness.engines.evidence import Evidence
 from harness.engines.owner import Owner
@@ -71,12 +79,14 @@ class Court:
     def _misplaced(self, judged: Artifact) -> Artifact:
         truth = self.owner.truth
         others = another_of_its_class(truth.private.labels[: self.owner.targets])
+        folded = judged.tensors.get("images_abs")
         scores = score_images(
             judged.tensors["images"][others],
             truth,
             metrics=self.metrics,
             device=self.context.device,
             signs_hidden=self.cell.hides_signs,
+            images_abs=None if folded is None else folded[others],
         )
         alone = others == torch.arange(len(others))
         fair = {name: values.masked_fill(alone, torch.nan) for name, values in scores.items()}
@@ -126,10 +136,21 @@ class Court:
 
     @cached_property
     def _nulls(self) -> NullScores:
-        return self.nulls(NO_HELP)
+        """The nulls of attacks that named their targets, scored once for all cells."""
+        kept = self.context.obtain(
+            "judge",
+            self.context.keys.nulls,
+            "judge nulls",
+            lambda _: pack_nulls(self._score_nulls(NO_HELP)),
+            lambda: self.metrics,
+        )
+        return unpack_nulls(kept)
 
     def nulls(self, told: Help) -> NullScores:
         """The nulls, for attacks that left their images to be matched with so much help."""
+        return self._nulls if told.same(NO_HELP) else self._score_nulls(told)
+
+    def _score_nulls(self, told: Help) -> NullScores:
         return score_nulls(
             self.owner.truth,
             self.owner.targets,

@@ -90,6 +90,7 @@ class Evidence:
             labels=self.owner.release.tensors["labels"].flatten(0, 1),
             classes=self.owner.truth.private.labels,
             n=len(self.owner.truth.private),
+            publics=len(self.owner.truth.public),
             stream=self.stream.stream(use="findings"),
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from harness.engines.ensemble import Ensemble, first_line, rising
 from harness.engines.owner import SPLITS, Owner
 from harness.engines.pictures import draw_gallery
 from harness.engines.steps import Step
-from harness.plan import AttackPlan
+from harness.plan import AttackPlan, Cell
 from harness.record import RunRecord
 from harness.scoring.summary import MetricScore
 from harness.store.paths import scratch_folder, sweep
@@ -48,15 +48,24 @@ def advance(context: Context, step: Step) -> None:
             owner.unprotected()
         elif step == "train":
             owner.trained()
-        elif context.cell.main:
-            attacker = Attacker(context, owner, workers)
-            Court(context, owner, attacker).judged(context.cell.main)
+        else:
+            court = Court(context, owner, Attacker(context, owner, workers))
+            _judge(court, context.cell, step)
+
+
+def _judge(court: Court, cell: Cell, step: Step) -> None:
+    """Score a cell's attack, or its companions: that one of those fails, the record will tell."""
+    if step == "attack" and cell.main:
+        court.judged(cell.main)
+    for plan in cell.companions if step == "companions" else ():
+        with suppress(CellFailed):
+            court.judged(plan)
 
 
 @contextmanager
 def _at_work(context: Context) -> Iterator[Workers]:
     """Processes for attacks; what killed runs left is swept away first."""
-    _make_deterministic(context.cell.threads)
+    make_deterministic(context.cell.threads)
     for root in (context.store.root, desks()):
         sweep(root)
     with scratch_folder(desks(), "run") as scratch:
@@ -67,7 +76,7 @@ def _at_work(context: Context) -> Iterator[Workers]:
             workers.close()
 
 
-def _make_deterministic(threads: int) -> None:
+def make_deterministic(threads: int) -> None:
     """Fixed thread count, and the deterministic form of every operation that has one."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(threads)

@@ -10,35 +10,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from harness.engines.outcome import Outcome
+from harness.engines.queue import Ended, Queue, Told, unheard
 from harness.engines.steps import Graph, Task
 from harness.worker.process import THREAD_VARIABLES
 
-LOST_AT_MOST = 3
-"""So often a step may lose its process before it counts as failed."""
 LOG_LINES = 12
 PATIENCE = 10.0
 """Seconds that a process may take to end by itself."""
 
-Told = Callable[[Task, str], None]
-"""Hears what a running task is doing."""
-
-
-def unheard(task: Task, note: str) -> None:
-    """Nobody listens."""
-
 
 class Station:
-    """One process that does steps."""
+    """One process that does steps, each with so many threads."""
 
-    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, log: Path, threads: int, environment: Mapping[str, str]) -> None:
         self.log = log
+        self.threads = threads
         self.task: Task | None = None
         self._file = log.open("wb")
         self._process = subprocess.Popen(
@@ -46,7 +38,7 @@ class Station:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._file,
-            env={**os.environ, **environment},
+            env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads)), **environment},
             start_new_session=True,
         )
         assert self._process.stdout
@@ -72,12 +64,16 @@ class Station:
         for line in lines:
             yield json.loads(line)
 
-    def close(self) -> None:
-        """End the process, and what it started."""
+    def dismiss(self) -> None:
+        """Tell the process to end, and what it started."""
         with contextlib.suppress(OSError):
             assert self._process.stdin
             self._process.stdin.close()
         self._process.send_signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """End the process, by force where it does not end by itself."""
+        self.dismiss()
         try:
             self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -92,48 +88,6 @@ class Station:
         return "\n".join(lines[-LOG_LINES:])
 
 
-@dataclass
-class Queue:
-    """What is still to be done, in order; pure."""
-
-    graph: Graph
-    done: set[str] = field(default_factory=set)
-    running: dict[str, Task] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.waiting = dict(self.graph.tasks)
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing runs and nothing waits."""
-        return not (self.waiting or self.running)
-
-    def next(self) -> Task | None:
-        """The first task that can be done, rather one that makes nothing another is making."""
-        ready = [t for t in self.waiting.values() if self.done.issuperset(t.needs)]
-        busy = frozenset[str]().union(*(task.shares for task in self.running.values()))
-        chosen = next((t for t in ready if not t.shares & busy), ready[0] if ready else None)
-        if chosen:
-            self.running[chosen.id] = self.waiting.pop(chosen.id)
-        return chosen
-
-    def finish(self, task: Task) -> None:
-        """It is done."""
-        self.running.pop(task.id, None)
-        self.done.add(task.id)
-
-    def fail(self, task: Task) -> list[Task]:
-        """It cannot be done: the tasks that are not to be done any more because of it."""
-        self.running.pop(task.id, None)
-        lost = self.graph.after({task.id})
-        return [self.waiting.pop(each) for each in list(self.waiting) if each in lost]
-
-    def again(self, task: Task) -> None:
-        """Its process was lost: it goes first."""
-        self.running.pop(task.id, None)
-        self.waiting = {task.id: task, **self.waiting}
-
-
 class Local:
     """`workers` processes; each accelerator is leased to one of them."""
 
@@ -143,7 +97,6 @@ class Local:
         self.accelerators = accelerators
         self._stations: dict[int, Station] = {}
         self._selector = selectors.DefaultSelector()
-        self._lost: dict[str, int] = {}
 
     def __enter__(self) -> Local:
         return self
@@ -154,11 +107,13 @@ class Local:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for station in self._stations.values():
+            station.dismiss()
         for slot in list(self._stations):
             self._drop(slot)
         self._selector.close()
 
-    def run(self, graph: Graph, told: Told = unheard) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
         """Do all tasks; each that ended, in the order of ending, with what became of it.
 
         A task that failed is followed by those that waited for it, with the same outcome.
@@ -177,22 +132,26 @@ class Local:
             task = queue.next()
             if task is None:
                 return
-            (station or self._open(slot, task)).begin(task)
+            self._station(slot, task.threads).begin(task)
 
-    def _open(self, slot: int, task: Task) -> Station:
-        log = self.folder / f"station-{slot}-{time.monotonic_ns()}.log"
-        station = Station(log, self._environment(slot, task))
-        self._stations[slot] = station
-        self._selector.register(station.output, selectors.EVENT_READ, slot)
-        return station
+    def _station(self, slot: int, threads: int) -> Station:
+        """The process of a slot; a library counts its threads once, so others need another."""
+        if slot in self._stations and self._stations[slot].threads != threads:
+            self._drop(slot)
+        if slot not in self._stations:
+            log = self.folder / f"station-{slot}-{time.monotonic_ns()}.log"
+            station = Station(log, threads, self._leased(slot))
+            self._stations[slot] = station
+            self._selector.register(station.output, selectors.EVENT_READ, slot)
+        return self._stations[slot]
 
-    def _environment(self, slot: int, task: Task) -> dict[str, str]:
-        threads = dict.fromkeys(THREAD_VARIABLES, str(task.threads))
+    def _leased(self, slot: int) -> dict[str, str]:
+        """The one accelerator that a slot's process sees."""
         if not self.accelerators:
-            return threads
+            return {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
         devices = [v for v in visible if v] or [str(i) for i in range(self.accelerators)]
-        return {**threads, "CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]}
+        return {"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]}
 
     def _messages(self) -> list[tuple[int, dict[str, Any]]]:
         found = []
@@ -206,43 +165,21 @@ class Local:
 
     def _answer(
         self, queue: Queue, slot: int, message: Mapping[str, Any], told: Told
-    ) -> Iterator[tuple[Task, Outcome]]:
+    ) -> Iterator[Ended]:
         station = self._stations[slot]
         task = station.task
         if "gone" in message:
             words = station.last_words()
             self._drop(slot)
             if task:
-                yield from self._lose(queue, task, words)
+                yield from queue.lose(task, words)
         elif task and "done" in message:
             station.task = None
-            yield from ended(queue, task, Outcome.model_validate(message["done"]))
-        elif task and "stage" in message:
-            told(task, message["stage"])
-        elif task and "progress" in message:
-            done, total, note = message["progress"]
-            told(task, f"{done}/{total} {note}".strip())
-
-    def _lose(self, queue: Queue, task: Task, words: str) -> Iterator[tuple[Task, Outcome]]:
-        count = self._lost[task.id] = self._lost.get(task.id, 0) + 1
-        if count < LOST_AT_MOST:
-            queue.again(task)
-            return
-        error = f"the process at work on it was lost {count} times\n{words}"
-        yield from ended(queue, task, Outcome(status="failed", error=error, kind="CellFailed"))
+            yield from queue.end(task, Outcome.model_validate(message["done"]))
+        elif task and "note" in message:
+            told(task, message["note"])
 
     def _drop(self, slot: int) -> None:
         station = self._stations.pop(slot)
         self._selector.unregister(station.output)
         station.close()
-
-
-def ended(queue: Queue, task: Task, outcome: Outcome) -> Iterator[tuple[Task, Outcome]]:
-    """A task's end, and that of all which it takes with it."""
-    if outcome.status == "done":
-        queue.finish(task)
-        yield task, outcome
-        return
-    yield task, outcome
-    for each in queue.fail(task):
-        yield each, outcome

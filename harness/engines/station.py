@@ -11,9 +11,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
+from types import FrameType
 from typing import Any, TextIO
 
 from harness.api.errors import HarnessError
@@ -24,33 +26,36 @@ from harness.engines.steps import Step
 
 OFTEN = 0.5
 """Seconds between two words on how far a step is."""
+PATIENCE = 5.0
+"""Seconds that a step may take to notice that it is to end."""
+
+
+class Dismissed(KeyboardInterrupt):
+    """The parent is gone, or wants no more.
+
+    Not a SystemExit: one that comes in the midst of a plugin is the plugin's, and a failed cell.
+    """
 
 
 class Telling(Observer):
-    """An observer that tells the parent."""
+    """An observer that puts into words what is being done."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Progress]:
         """Say that a stage begins, and now and then how far it is."""
-        tell(self._out, stage=name)
+        self._say(name)
         last = time.monotonic()
 
         def report(done: int, total: int, note: str = "") -> None:
             nonlocal last
             if time.monotonic() - last >= OFTEN:
                 last = time.monotonic()
-                tell(self._out, progress=[done, total, note])
+                self._say(f"{name} {done}/{total} {note}".rstrip())
 
         yield report
-
-
-def tell(out: TextIO, **message: Any) -> None:
-    """One line to the parent."""
-    out.write(json.dumps(message) + "\n")
-    out.flush()
 
 
 def do(step: Step, options: dict[str, Any], observer: Observer) -> Outcome:
@@ -78,19 +83,39 @@ def main() -> None:
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     import torch  # noqa: F401  before the first order comes
 
-    tell(out, ready=True)
     while True:
         order = orders.get()
-        done = do(order["step"], order["options"], Telling(out))
-        tell(out, done=done.model_dump(mode="json"))
+        done = do(order["step"], order["options"], Telling(partial(_note, out)))
+        _tell(out, done=done.model_dump(mode="json"))
+
+
+def _note(out: TextIO, words: str) -> None:
+    _tell(out, note=words)
+
+
+def _tell(out: TextIO, **message: Any) -> None:
+    """One line to the parent."""
+    out.write(json.dumps(message) + "\n")
+    out.flush()
 
 
 def _listen(orders: SimpleQueue[dict[str, Any]]) -> None:
+    """Pass orders on; once there are no more to come, end whatever is being done."""
     for line in sys.stdin:
         orders.put(json.loads(line))
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
+    os._exit(1)
+
+
+def _dismiss(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Dismissed
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    main()
+    signal.signal(signal.SIGTERM, _dismiss)
+    try:
+        main()
+    except (Dismissed, BrokenPipeError):
+        sys.exit(0)

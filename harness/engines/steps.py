@@ -5,28 +5,30 @@ Cells share steps: one release serves all attacks on it, one training all cells 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from harness.keys import Keys, preparation_identity, sha256_of
-from harness.plan import Cell
+from harness.plan import AttackPlan, Cell
 
-Step = Literal["reference", "release", "train", "attack", "record"]
+Step = Literal["reference", "release", "train", "attack", "companions", "record"]
 
 
 @dataclass(frozen=True)
 class Task:
     """One step of one or more cells. `options` are those of a cell that it can be done for.
 
-    `needs` are tasks that have to be done before. `shares` names what it may have to make that
-    others want too: two that share something had better not run side by side.
+    `needs` are tasks that have to be done before. `makes` are the stages and keys that are stored
+    after it. `shares` names what it may have to make besides that others want too: two that share
+    something had better not run side by side.
     """
 
     id: str
     step: Step
     options: Mapping[str, Any]
     needs: tuple[str, ...] = ()
+    makes: tuple[tuple[str, str], ...] = ()
     shares: frozenset[str] = frozenset()
     title: str = ""
     threads: int = 1
@@ -39,12 +41,12 @@ class Graph:
 
     tasks: dict[str, Task] = field(default_factory=dict)
 
-    def add(self, cell: Cell, keys: Keys, options: Mapping[str, Any]) -> Task:
-        """A cell's steps, those that are there already left as they are; returns its last one."""
-        steps = list(steps_of(cell, keys, options))
+    def add(self, steps: Iterable[Task], done: Collection[str] = ()) -> None:
+        """A cell's steps, but for those that are done; one that is there stays as it is."""
         for task in steps:
-            self.tasks.setdefault(task.id, task)
-        return steps[-1]
+            if task.id not in done:
+                needs = tuple(name for name in task.needs if name not in done)
+                self.tasks.setdefault(task.id, replace(task, needs=needs))
 
     def after(self, failed: Iterable[str]) -> set[str]:
         """Ids of all tasks that cannot be done because others failed."""
@@ -78,17 +80,39 @@ def steps_of(cell: Cell, keys: Keys, options: Mapping[str, Any]) -> list[Task]:
 def _before(cell: Cell, keys: Keys, common: Mapping[str, Any]) -> Iterable[Task]:
     stack = "+".join(d.name for d in cell.defenses)
     only = cell.request.only
-    release = Task(id=f"release {keys.release}", step="release", title=f"release {stack}", **common)
+    release = Task(
+        id=f"release {keys.release}",
+        step="release",
+        makes=(("release", keys.release),),
+        title=f"release {stack}",
+        **common,
+    )
     yield release
     if only != "privacy":
         yield from _trainings(cell, keys, release, common)
     if only != "utility" and cell.main and not cell.members:
+        yield from _attacks(cell, cell.main, keys, {**common, "needs": (release.id,)})
+
+
+def _attacks(cell: Cell, main: AttackPlan, keys: Keys, common: Mapping[str, Any]) -> Iterable[Task]:
+    """The attack, and those that run in every cell of a release."""
+    stack = "+".join(d.name for d in cell.defenses)
+    yield Task(
+        id=f"attack {keys.judge_of(main)}",
+        step="attack",
+        makes=(("attack", keys.attack_of(main)), ("judge", keys.judge_of(main))),
+        shares=_shared(cell),
+        title=f"{stack} × {cell.attack.name}",
+        **common,
+    )
+    if cell.companions:
+        judged = [keys.judge_of(plan) for plan in cell.companions]
+        names = " and ".join(plan.attack.name for plan in cell.companions)
         yield Task(
-            id=f"attack {keys.judge_of(cell.main)}",
-            step="attack",
-            needs=(release.id,),
-            shares=_shared(cell),
-            title=f"{stack} × {cell.attack.name}",
+            id=f"companions {sha256_of(judged)}",
+            step="companions",
+            makes=tuple(("judge", key) for key in judged),
+            title=f"{stack} × {names}",
             **common,
         )
 
@@ -96,16 +120,24 @@ def _before(cell: Cell, keys: Keys, common: Mapping[str, Any]) -> Iterable[Task]
 def _trainings(cell: Cell, keys: Keys, release: Task, common: Mapping[str, Any]) -> Iterable[Task]:
     from harness.api.knowledge import ReleaseKind
 
-    repeats = range(cell.request.repeats)
-    plain = [keys.train_of((), ReleaseKind.ENCODINGS, i) for i in repeats]
-    own = [keys.train_of(cell.defenses, cell.trained_kind, i) for i in repeats]
+    kinds = [cell.trained_kind, *[ReleaseKind.ENCODINGS] * (cell.request.repeats - 1)]
+    plain = [keys.train_of((), ReleaseKind.ENCODINGS, i) for i, _ in enumerate(kinds)]
+    own = [keys.train_of(cell.defenses, kind, i) for i, kind in enumerate(kinds)]
     yield Task(
-        id=f"reference {sha256_of(plain)}", step="reference", title="train unprotected", **common
+        id=f"reference {sha256_of(plain)}",
+        step="reference",
+        makes=tuple(("train", key) for key in plain),
+        title="train unprotected",
+        **common,
     )
     stack = "+".join(d.name for d in cell.defenses)
-    needs = (release.id,) if cell.kind is cell.trained_kind else ()
     yield Task(
-        id=f"train {sha256_of(own)}", step="train", needs=needs, title=f"train {stack}", **common
+        id=f"train {sha256_of(own)}",
+        step="train",
+        needs=(release.id,) if cell.kind is cell.trained_kind else (),
+        makes=tuple(("train", key) for key in own),
+        title=f"train {stack}",
+        **common,
     )
 
 

@@ -14,7 +14,7 @@ from harness.scoring.intervals import mean_intervals
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAMES = frozenset({"places", "clusters", "shares"})
+NAMES = frozenset({"places", "clusters", "shares", "publics"})
 _AT_ONCE = 100
 _LOOKED_AT = 1000
 """Rows that are compared with all others, drawn where there are more: AUC to .001 and better."""
@@ -27,8 +27,9 @@ _NAMED = 1e-5
 class ClusterFacts:
     """The truth of all rows: `sources` and `weights` [rows, k] of each; private ones are < `n`.
 
-    `labels` [rows, classes] were published, and `classes` [n] are the private images' own: what
-    labels tell, no attack needs to find out, so chance is what a guess with labels reaches.
+    The others are those of `publics` public images. `labels` [rows, classes] were published, and
+    `classes` [n] are the private images' own: what labels tell, no attack needs to find out, so
+    chance is what a guess with labels reaches.
     """
 
     sources: Tensor
@@ -36,6 +37,7 @@ class ClusterFacts:
     labels: Tensor
     classes: Tensor
     n: int
+    publics: int
     stream: Stream
 
     @cached_property
@@ -48,15 +50,18 @@ class ClusterFacts:
 
 
 def cluster_findings(claims: Mapping[str, Tensor], facts: ClusterFacts) -> dict[str, Finding]:
-    """What `places`, `clusters` and `shares` are worth; CellFailed where one is malformed."""
+    """What claims of these `NAMES` are worth; CellFailed where one is malformed."""
     found: dict[str, Finding] = {}
     if "places" in claims:
         found |= _pair_aucs(_checked_places(claims["places"], facts), facts)
     if "shares" in claims and "clusters" not in claims:
         raise CellFailed("the attack claims shares without the clusters that they are of")
     if "clusters" in claims:
-        clusters = _checked_clusters(claims["clusters"], facts)
+        clusters = _checked_numbers("clusters", claims["clusters"], len(facts.sources), facts)
         found |= _memberships(clusters, claims.get("shares"), facts)
+    if "publics" in claims:
+        publics = _checked_numbers("publics", claims["publics"], facts.publics, facts)
+        found |= _publics_found(publics, facts)
     return found
 
 
@@ -71,16 +76,16 @@ def _checked_places(places: Tensor, facts: ClusterFacts) -> Tensor:
     return places.detach().cpu().float()
 
 
-def _checked_clusters(clusters: Tensor, facts: ClusterFacts) -> Tensor:
+def _checked_numbers(name: str, numbers: Tensor, below: int, facts: ClusterFacts) -> Tensor:
     rows = len(facts.sources)
-    if clusters.ndim != 2 or len(clusters) != rows or clusters.is_floating_point():
+    if numbers.ndim != 2 or len(numbers) != rows or numbers.is_floating_point():
         raise CellFailed(
-            f"the attack claims clusters of shape {tuple(clusters.shape)} and type "
-            f"{clusters.dtype}; wanted whole numbers, {rows} rows of them"
+            f"the attack claims {name} of shape {tuple(numbers.shape)} and type "
+            f"{numbers.dtype}; wanted whole numbers, {rows} rows of them"
         )
-    if bool((clusters < -1).any()) or bool((clusters >= rows).any()):
-        raise CellFailed(f"the attack claims clusters that are not between -1 and {rows - 1}")
-    return clusters.detach().cpu().long()
+    if bool((numbers < -1).any()) or bool((numbers >= below).any()):
+        raise CellFailed(f"the attack claims {name} that are not between -1 and {below - 1}")
+    return numbers.detach().cpu().long()
 
 
 def _pair_aucs(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
@@ -262,6 +267,17 @@ def _told_by_labels(facts: ClusterFacts) -> Tensor:
     times = (named.unsqueeze(2) == named.unsqueeze(1)).sum(2)
     shares: Tensor = facts.labels.gather(1, named.clamp(min=0)).double() / times
     return shares
+
+
+def _publics_found(publics: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
+    """Share of the public images in each encoding that are named; by chance, drawn at random."""
+    own = facts.sources >= facts.n
+    named = ((facts.sources - facts.n).unsqueeze(2) == publics.unsqueeze(1)).any(2) & own
+    found = _there(named.sum(1).double() / own.sum(1))
+    if not len(found):
+        return {}
+    chance = min(1.0, publics.shape[1] / facts.publics)
+    return {"publics_found": _mean(found, chance, facts.stream, "publics")}
 
 
 def _mean(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,14 @@ from harness.api import CellFailed, Reconstruction, Scale
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Domain = Callable[[Tensor], Tensor]
+
 CHUNK_ROWS = 4096
+
+
+def as_they_are(images: Tensor) -> Tensor:
+    """The domain of images themselves."""
+    return images
 
 
 @dataclass(frozen=True)
@@ -36,27 +44,33 @@ def match(
     sources: Tensor | None = None,
     attack: str = "",
     groups: Tensor | None = None,
+    domain: Domain = as_they_are,
 ) -> Matched:
     """Give each private image (`truth` [n, c, h, w] in [0,1]) at most one reconstruction.
 
     `sources` [rounds·n] is the primary private image of each encoding, for `rows`; `groups`
-    [batches, b] those of each released gradient, for `batches`. Raises CellFailed, naming the
+    [batches, b] those of each released gradient, for `batches`. Where the truth is consulted,
+    images are compared in the `domain`, and placed as they are. Raises CellFailed, naming the
     attack, where what it returned cannot be judged.
     """
     who = f"attack '{attack}'" if attack else "the attack"
     try:
         images = _unit(_checked(reconstruction, truth), scale, truth)
         if reconstruction.batches is not None:
-            return _within(reconstruction, images, truth, groups)
+            return _within(reconstruction, images, truth, groups, domain)
         named = _named(reconstruction, len(images), len(truth), sources)
     except ValueError as error:
         raise CellFailed(f"{who} returned {error}") from None
-    targets = assign(images, truth) if named is None else named
+    targets = assign(domain(images), domain(truth)) if named is None else named
     return _scatter(images, targets, truth, unnamed=len(images) if named is None else 0)
 
 
 def _within(
-    reconstruction: Reconstruction, images: Tensor, truth: Tensor, groups: Tensor | None
+    reconstruction: Reconstruction,
+    images: Tensor,
+    truth: Tensor,
+    groups: Tensor | None,
+    domain: Domain,
 ) -> Matched:
     """Matched one to one within each batch; where batches hold one image, that is a name."""
     batches = reconstruction.batches
@@ -68,7 +82,7 @@ def _within(
     most = int(batches.bincount(minlength=1).max())
     if most > groups.shape[1]:
         raise ValueError(f"{most} images of one batch; batches hold {groups.shape[1]}")
-    targets = _distinct(assign_within(images, truth, batches, groups))
+    targets = _distinct(assign_within(domain(images), domain(truth), batches, groups))
     alone = groups.shape[1] == 1
     matched = _scatter(images, targets, truth, unnamed=0 if alone else len(images))
     return replace(matched, grouped=not alone)

@@ -13,25 +13,21 @@ batches likewise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.api import Samples, Stream
-from harness.scoring.matching import assign, assign_within
+from harness.scoring.matching import as_they_are, assign, assign_within
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Domain = Callable[[Tensor], Tensor]
+    from harness.scoring.matching import Domain
 
 MEAN, CLASS_MEAN, RANDOM = "mean_image", "class_mean", "random_public"
 COLOUR = "mean_colour"
 CHUNK = 4096
-
-
-def _as_they_are(images: Tensor) -> Tensor:
-    return images
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ def make_nulls(
     classes: tuple[str, ...],
     colour: tuple[float, ...],
     stream: Stream,
-    domain: Domain = _as_they_are,
+    domain: Domain = as_they_are,
 ) -> Nulls:
     """The nulls for each private image; `truth` has images in [0,1].
 

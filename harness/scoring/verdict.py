@@ -10,18 +10,34 @@ from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 
 MAIN_METRIC = "snr_db"
+ABSOLUTE = "_abs"
+"""How the names end of metrics on absolute values."""
 CHAIN = ("pair_auc_within", "cluster_purity", "memberships_found", "encodings_assigned")
 """Steps of an attack that clusters, in its order: if one fails, what follows is worth nothing."""
 BESIDE = ("pair_auc", "share_error")
 """What such an attack finds out on the way."""
 GUESSWORK_DB = 0.25
 """A gain below this may come from guessing more cleverly than the nulls do."""
+ALIVE = 0.1
+"""Share of the way from chance to certainty that a step must come for the next to build on it."""
 
 
 def main_metric(privacy: Mapping[str, MetricScore]) -> str | None:
     """SNR where it was scored, else the first metric that was, else None."""
     scored = [name for name, score in privacy.items() if score.unavailable is None]
     return MAIN_METRIC if MAIN_METRIC in scored else next(iter(scored), None)
+
+
+def telling_metric(privacy: Mapping[str, MetricScore]) -> str | None:
+    """The main metric, or the same on absolute values where those alone are shown to leak.
+
+    Where masks hide signs, an attack may find everything but them.
+    """
+    name = main_metric(privacy)
+    absolute = privacy.get(f"{name}{ABSOLUTE}")
+    if name is None or absolute is None or direction(privacy[name]) > 0:
+        return name
+    return f"{name}{ABSOLUTE}" if direction(absolute) > 0 else name
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, Told] | None 
 
     `told` is what each attack, by name, found out besides images.
     """
-    name, attacks = main_metric(privacy), told or {}
+    name, attacks = telling_metric(privacy), told or {}
     claims = [*_identifying(attacks), *_finding_out(attacks)]
     if name is not None:
         shown = _sentence(name, privacy[name])
@@ -104,12 +120,18 @@ def _finding_out(attacks: Mapping[str, Told]) -> list[str]:
 
 
 def _failing(found: Mapping[str, Finding]) -> list[str]:
-    """The first step on the way to clusters that is no better than a guess, if there is one.
+    """The first step on the way to clusters that is hardly better than a guess, if there is one.
 
     A step at which a guess is always right is none.
     """
     steps = [step for step in CHAIN if step in found and (found[step].chance or 0) < 1]
-    return [step for step in steps if not found[step].leaks][:1]
+    return [step for step in steps if not _alive(found[step])][:1]
+
+
+def _alive(found: Finding) -> bool:
+    """Whether a share is surely above chance, and by enough to be of use."""
+    chance = found.chance or 0
+    return found.leaks and found.value - chance >= ALIVE * (1 - chance)
 
 
 def _broken(attack: str, step: str, found: Finding) -> str:
@@ -154,10 +176,7 @@ def _sentence(name: str, score: MetricScore) -> str:
             "better."
         )
     if direction(score) > 0:
-        return (
-            f"The release leaks: reconstructions are {_gain(name, score)} closer to the "
-            f"targets than {null}, {interval}; {_worst(score)}."
-        )
+        return f"{_leaking(name, score)} than {null}, {interval}; {_worst(score)}."
     if direction(score) < 0:
         return (
             f"This attack does worse than guessing, {_gain(name, score)} behind {null}, "
@@ -167,6 +186,15 @@ def _sentence(name: str, score: MetricScore) -> str:
         f"No gain shown over {null}: {_gain(name, score, signed=True)}, {interval}; a stronger "
         f"attack may do better, and {_worst(score)}."
     )
+
+
+def _leaking(name: str, score: MetricScore) -> str:
+    if name.endswith(ABSOLUTE):
+        return (
+            "The release leaks absolute values: those of reconstructions are "
+            f"{_gain(name, score)} closer to the targets'"
+        )
+    return f"The release leaks: reconstructions are {_gain(name, score)} closer to the targets"
 
 
 def direction(score: MetricScore) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.api import (
@@ -39,9 +40,10 @@ class Judgement:
     `privacy` and `per_image` ([targets] float64, NaN where undefined) are by metric's name, and
     so are `guesses`, the best of the nulls image by image;
     `images` [targets, c, h, w] in [0,1] are what was judged, the mean public image where
-    `found` [targets] is False (everywhere, if the attack made only claims). `notes` say in
-    sentences what the numbers do not; `unnamed` is how many images were matched by the truth,
-    `grouped` whether only within batches.
+    `found` [targets] is False (everywhere, if the attack made only claims). Metrics on absolute
+    values judge `images_abs` in their place, where it is not None: the same images, matched with
+    the truth by absolute values. `notes` say in sentences what the numbers do not; `unnamed` is
+    how many images were matched by the truth, `grouped` whether only within batches.
     """
 
     privacy: Mapping[str, MetricScore]
@@ -52,6 +54,7 @@ class Judgement:
     unnamed: int = 0
     grouped: bool = False
     guesses: Mapping[str, Tensor] = field(default_factory=dict)
+    images_abs: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,23 +136,27 @@ def judge(
     """Score one reconstruction on the first `targets` private images of the `truth`.
 
     `sources` [rounds·n] is the primary private image of each encoding, `groups` [batches, b]
-    are those of each released gradient. With `signs_hidden`
-    every metric also runs on absolute values, as `<metric>_abs`. `nulls` saves work where
-    `score_nulls` has run on the same splits, metrics and stream; they are scored anew where
-    they were matched for another number of guesses. A target without a reconstruction scores
-    its best null. Raises CellFailed where the reconstruction cannot be judged.
+    are those of each released gradient. With `signs_hidden` every metric also runs on absolute
+    values, as `<metric>_abs`, for which images that name no target are matched by absolute
+    values. `nulls` saves work where `score_nulls` has run on the same splits, metrics and
+    stream; they are scored anew where they were matched for another number of guesses. A target
+    without a reconstruction scores its best null. Raises CellFailed where the reconstruction
+    cannot be judged.
     """
     panel = _panel(metrics, truth, signs_hidden)
     if reconstruction.images is None:
         if not reconstruction.claims:
             raise CellFailed(f"attack '{attack}' returned neither images nor claims")
         return _claims_only(panel, truth, targets, stream, device)
-    private = _on(truth.private, device)
-    matched = match(reconstruction, private.images, truth.scale, sources, attack, groups)
+    private = _on(truth.private, device).images
+    placed = partial(match, reconstruction, private, truth.scale, sources, attack, groups)
+    matched = folded = placed()
+    if signs_hidden and matched.unnamed:
+        folded = placed(domain=Folded(truth.scale))
     told = Help(matched.unnamed, groups if matched.grouped else None)
     if nulls is None or not nulls.help.same(told) or set(nulls.per_image) != set(panel.fit):
         nulls = _score_nulls(panel, truth, targets, stream, device, told)
-    return _judge(panel, matched, private.images[:targets], nulls, stream)
+    return _judge(panel, matched, folded, private[:targets], nulls, stream)
 
 
 def score_nulls(
@@ -174,11 +181,19 @@ def score_images(
     metrics: Metrics,
     device: torch.device,
     signs_hidden: bool = False,
+    images_abs: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """By metric, [targets] of images [targets, c, h, w] in [0,1] against the first targets."""
+    """By metric, [targets] of images [targets, c, h, w] in [0,1] against the first targets.
+
+    `images_abs` are those of metrics on absolute values, where they are others.
+    """
     wanted = _on(truth.private[: len(images)], device).images
+    folded = images if images_abs is None else images_abs
     scorers = _panel(metrics, truth, signs_hidden).fit
-    return {name: each.score(images.to(device), wanted) for name, each in scorers.items()}
+    return {
+        name: each.score((images if each.fold is None else folded).to(device), wanted)
+        for name, each in scorers.items()
+    }
 
 
 def fold(images: Tensor, scale: Scale) -> Tensor:
@@ -300,32 +315,52 @@ def _helped(nulls: Nulls, truth: Tensor, told: Help) -> Nulls:
 
 
 def _judge(
-    panel: _Panel, matched: Matched, wanted: Tensor, nulls: NullScores, stream: Stream
+    panel: _Panel,
+    matched: Matched,
+    folded: Matched,
+    wanted: Tensor,
+    nulls: NullScores,
+    stream: Stream,
 ) -> Judgement:
-    """Score what was matched against the targets' images `wanted`."""
-    found = matched.found[: len(wanted)]
-    images = matched.images[: len(wanted)].where(found.view(-1, 1, 1, 1), nulls.mean)
+    """Score what was matched against the targets' images `wanted`.
+
+    `folded` is the same, matched by absolute values: what metrics on those look at.
+    """
+    plain, absolute = (_completed(each, len(wanted), nulls.mean) for each in (matched, folded))
     values = {
-        name: _fill(scorer, scorer.score(images, wanted), nulls.per_image[name], found.cpu())
+        name: _values(
+            scorer, plain if scorer.fold is None else absolute, wanted, nulls.per_image[name]
+        )
         for name, scorer in panel.fit.items()
     }
     return Judgement(
         privacy={**summarise(values, stream.stream(use="bootstrap")), **panel.unfit},
         per_image={name: _tensor(value) for name, value in values.items()},
-        images=images,
-        found=found,
-        notes=nulls.notes + _left_out(found),
+        images=plain.images,
+        found=plain.found,
+        notes=nulls.notes + _left_out(plain.found),
         unnamed=matched.unnamed,
         grouped=matched.grouped,
         guesses={
             name: strongest(nulls.per_image[name], scorer.spec.leaks_more)[0]
             for name, scorer in panel.fit.items()
         },
+        images_abs=None if folded is matched else absolute.images,
     )
 
 
-def _fill(scorer: _Scorer, scores: Tensor, nulls: Mapping[str, Tensor], found: Tensor) -> Values:
+def _completed(matched: Matched, targets: int, mean: Tensor) -> Matched:
+    """The first `targets` of them, `mean` [c, h, w] where there is none."""
+    found = matched.found[:targets]
+    images = matched.images[:targets].where(found.view(-1, 1, 1, 1), mean)
+    return replace(matched, images=images, found=found)
+
+
+def _values(
+    scorer: _Scorer, answer: Matched, wanted: Tensor, nulls: Mapping[str, Tensor]
+) -> Values:
     """The values of one metric, with the best null's for targets that were not found."""
+    scores, found = scorer.score(answer.images, wanted), answer.found.cpu()
     values = scorer.values(scores, nulls)
     if found.all() or not values.defined.any():
         return values

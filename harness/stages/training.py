@@ -43,9 +43,14 @@ def fresh(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
 ) -> nn.Sequential:
-    """The victim with initial weights drawn on the CPU: the same on every device."""
+    """The victim with initial weights drawn on the CPU: the same on every device.
+
+    UsageError where its recipe names a cut that it has not, whoever may come to need it.
+    """
     with seeded(stream.stream(what="initial weights"), torch.device("cpu")):
         model = victim.build(shape, classes)
+    if victim.config.cut:
+        cut_at(model, victim.config.cut)
     return model.to(device=device, dtype=dtype)
 
 

@@ -12,12 +12,18 @@ from harness.store.paths import disk_errors, write_atomically
 if TYPE_CHECKING:
     from harness.record import RunRecord
 
+REMEDY = " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
+"""Of the cache's records."""
+MALFORMED = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
+"""What reading JSON of another shape than expected raises."""
+
 
 class Records:
-    """The records below one root."""
+    """The records below one root; `remedy` says how to mend one of them that is corrupt."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, remedy: str = REMEDY) -> None:
         self.root = root
+        self._remedy = remedy
 
     def path(self, identity: str) -> Path:
         """Where a record lies."""
@@ -46,6 +52,11 @@ class Records:
                 return None
         return self.load(self.path(identity))
 
+    def forget(self, cell: str) -> None:
+        """Let no record answer a cell: it is evaluated again when asked for."""
+        with disk_errors(self.root):
+            self._cell(cell).unlink(missing_ok=True)
+
     def load(self, path: Path) -> RunRecord:
         """Read a record and check it against its id."""
         from pydantic import ValidationError
@@ -57,7 +68,7 @@ class Records:
         try:
             values = json.loads(data)
             record, identity = parse_record(values), fingerprint(values)
-        except (ValueError, ValidationError, TypeError, AttributeError, KeyError) as error:
+        except (*MALFORMED, ValidationError) as error:
             raise self._broken(path, f"is not a record: {_first_line(error)}") from None
         if identity != record.id or self._misnamed(path, record):
             raise self._broken(path, "has been changed: its contents do not match its id")
@@ -70,10 +81,7 @@ class Records:
         return path.parent == self.root / "records"
 
     def _broken(self, path: Path, reason: str) -> IntegrityError:
-        remedy = (
-            " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
-        )
-        return IntegrityError(f"{path} {reason}.{remedy if self._own(path) else ''}")
+        return IntegrityError(f"{path} {reason}.{self._remedy if self._own(path) else ''}")
 
     def find(self, text: str) -> RunRecord:
         """A record by path, id, or the beginning of an id."""

@@ -98,6 +98,11 @@ def _reporter(replies: TextIO) -> Callable[..., None]:
 
 
 def _run(job: dict[str, Any], report: Callable[..., None]) -> None:
+    if job["action"] == "check":  # what a plugin does is watched as an attack is
+        from harness.testing.trial import trial
+
+        trial(job)
+        return
     from harness.worker.jobs import prepare, reconstruct, share
 
     action = {"share": share, "prepare": prepare, "reconstruct": reconstruct}[job["action"]]

@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
@@ -123,6 +125,12 @@ def verify(trunk: Trunk, network: nn.Module) -> None:
         )
 
 
+@cache
+def _network(trunk: Trunk, path: Path, device: torch.device) -> nn.Module:
+    """One network for all metrics of a process; nothing changes it once it is checked."""
+    return build(trunk, load_file(path)).to(device)
+
+
 class Lpips(Metric):
     """The distance of two images on one trunk."""
 
@@ -130,8 +138,8 @@ class Lpips(Metric):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        weights = load_file(scene.assets.path(self.trunk.asset, self.trunk.file))
-        self.network = build(self.trunk, weights).to(scene.device)
+        path = scene.assets.path(self.trunk.asset, self.trunk.file)
+        self.network = _network(self.trunk, path, scene.device)
 
     def unavailable(self, shape: tuple[int, ...]) -> str | None:
         """The trunks see grey or RGB images."""
