@@ -111,22 +111,38 @@ def _cells(
     board: str | None, tracks: tuple[str, ...], config: Path | None, options: dict[str, Any]
 ) -> tuple[BoardFolder | None, list[BoardCell]]:
     """Cells of a board, or of grids; a board takes no options, for it fixes them all."""
-    from harness.api.errors import UsageError, nearest
-    from harness.boards.cells import cells_of, cells_of_grids
-    from harness.boards.folder import find_board
-    from harness.request import read_config
+    from harness.api.errors import UsageError
 
     given = {k: v for k, v in options.items() if v is not None and v != ()}
     if board is None:
         if tracks:
             raise UsageError("--track is for --board: it names some of a board's tracks.")
-        merged = {**(read_config(config) if config else {}), **given}
-        defenses, attacks, datasets, seeds = (_listed(merged.pop(name, ())) for name in GIVEN)
-        return None, cells_of_grids(defenses, attacks, datasets, seeds, merged)
+        return None, _of_grids(config, given)
     if given or config:
         strange = f"--{next(iter(given), 'config').replace('_', '-')}"
         raise UsageError(f"A board fixes every option: {strange} cannot go with --board.")
+    return _of_board(board, tracks)
+
+
+def _of_grids(config: Path | None, given: dict[str, Any]) -> list[BoardCell]:
+    from harness.boards.cells import cells_of_grids
+    from harness.request import read_config
+
+    merged = {**(read_config(config) if config else {}), **given}
+    defenses, attacks, datasets, seeds = (_listed(merged.pop(name, ())) for name in GIVEN)
+    return cells_of_grids(defenses, attacks, datasets, seeds, merged)
+
+
+def _of_board(board: str, tracks: tuple[str, ...]) -> tuple[BoardFolder, list[BoardCell]]:
+    """A board and its cells, as frozen; UsageError where what is installed is something else."""
+    from harness.api.errors import UsageError, nearest
+    from harness.boards.cells import cells_of
+    from harness.boards.folder import find_board
+    from harness.boards.freezing import check_frozen
+    from harness.registry import registry
+
     folder = find_board(board)
+    check_frozen(folder.board, registry())
     known = [track.name for track in folder.board.tracks]
     for name in tracks:
         if name not in known:
@@ -151,6 +167,7 @@ def _threaded(cells: list[BoardCell], engine: str, workers: int) -> list[BoardCe
 
 
 def print_plan(foreseen: Sequence[Foreseen], as_json: bool) -> None:
+    """A line for each cell with its cost or the reason why it cannot be, and the sum."""
     from harness.boards.costs import in_words
     from harness.keys import canonical_json
     from harness.matrix import costs_of, to_do

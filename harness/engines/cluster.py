@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import socket
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
@@ -24,6 +26,10 @@ from harness.worker.process import THREAD_VARIABLES
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at what running tasks say."""
+HABITS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+"""Started here, Ray neither tells of its use nor makes way for whatever else runs."""
+ANSWERS_WITHIN = 10.0
+"""Seconds in which a cluster has to be reached."""
 AHEAD = 2
 """Tasks handed to the cluster for each CPU it has: those that wait there go on at once."""
 
@@ -55,10 +61,6 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        import ray
-
-        for reference in self._running:
-            ray.cancel(reference, force=True)
         self._ending.close()
 
     def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
@@ -211,7 +213,10 @@ def _connected(address: str | None) -> Iterator[None]:
             "--engine ray needs Ray, and it is not installed: "
             "pip install 'encoding-harness[cluster]'"
         )
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address is not None:
+        _check_address(address)
+    for name, value in HABITS.items():
+        os.environ.setdefault(name, value)
     import ray
 
     started = {"include_dashboard": False} if address is None else {}
@@ -222,9 +227,23 @@ def _connected(address: str | None) -> Iterator[None]:
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UsageError(f"There is no Ray cluster to use at '{address}': {error}") from None
     try:
-        yield
+        with redirect_stdout(sys.stderr):  # Ray prints there that a node was lost
+            yield
     finally:
         ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """UsageError unless somebody answers there: Ray itself would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if address == "auto":
+        return
+    if not (host and port.isdigit()):
+        raise UsageError(f"'{address}' is no address of a Ray cluster: give host:port, or auto.")
+    try:
+        socket.create_connection((host, int(port)), ANSWERS_WITHIN).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"There is no Ray cluster to use at '{address}': {error}.") from None
 
 
 @contextmanager

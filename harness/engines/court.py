@@ -29,7 +29,16 @@ from harness.scoring.by_image import ByImage, by_image
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import Told, verdict
 from harness.scoring.worst import another_of_its_class
-from harness.stages.judge import NO_HELP, Help, NullScores, judge, score_images, score_nulls
+from harness.stages.judge import (
+    NO_HELP,
+    Help,
+    Judgement,
+    NullScores,
+    judge,
+    left_out,
+    score_images,
+    score_nulls,
+)
 from harness.store import Artifact
 
 
@@ -184,7 +193,7 @@ class Court:
         facts = {
             "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
             "flags": [flag.model_dump() for flag in check_judgement(judgement)],
-            "verdict": verdict(judgement.privacy, {plan.attack.name: Told(identified, claims)}),
+            "verdict": _said(judgement, {plan.attack.name: Told(identified, claims)}),
             "identification": identified.model_dump(mode="json") if identified else None,
             "findings": {n: f.model_dump(mode="json") for n, f in claimed.items()},
             "notes": list(judgement.notes),
@@ -203,6 +212,12 @@ def privacy_of(judged: Artifact) -> dict[str, MetricScore]:
     """The scores in a stored judgement."""
     stored = judged.facts["privacy"]
     return {name: MetricScore.model_validate(values) for name, values in stored.items()}
+
+
+def _said(judgement: Judgement, told: Mapping[str, Told]) -> str:
+    """The verdict, and of how many targets it says nothing where an attack shows but some."""
+    partial = left_out(judgement.found) if judgement.found.any() else ()
+    return " ".join([verdict(judgement.privacy, told), *(f"{note}." for note in partial)])
 
 
 def _lists(columns: Mapping[str, Tensor]) -> dict[str, list[float]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 SIZES = ("--private-size", "40", "--public-size", "120", "--test-size", "60", "--threads", "1")
 SCORES = ("--metrics", "snr_db,mse")
@@ -31,14 +34,11 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start a command with its output in pipes; `importtime` lists its imports on stderr."""
     listing = ["-X", "importtime"] if importtime else []
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
         [sys.executable, *listing, "-m", "harness", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
-        env=environment(cache),
-        **options,
+        **{**pipes, "env": environment(cache), **options},
     )
 
 
@@ -87,6 +87,25 @@ def complaint(done: subprocess.CompletedProcess[str], code: int) -> str:
     lines = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     assert len(lines) == 1, done.stderr
     return done.stderr
+
+
+def heed_signals() -> None:
+    """A test run in the background may have been told to ignore Ctrl-C, which is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """All processes that a command has started, and those that they did."""
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def assert_all_end(processes: list[psutil.Process]) -> None:
+    """They were told by nobody: they notice that the one they worked for is gone."""
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    assert alive == []
 
 
 def scratch(cache: Path, pid: int) -> list[Path]:

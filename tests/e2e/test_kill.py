@@ -14,7 +14,17 @@ from typing import Any
 
 import psutil
 import pytest
-from commandline import PRIVACY, record, scores, scratch, start, succeed
+from commandline import (
+    PRIVACY,
+    assert_all_end,
+    family,
+    heed_signals,
+    record,
+    scores,
+    scratch,
+    start,
+    succeed,
+)
 
 CACHES, KILLS = 4, 5
 """Twenty kills: in each of four caches five, one after another."""
@@ -56,20 +66,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     shutil.rmtree(cache / "cells")
     _, at_least = timed(cache)
     return Undisturbed(values, artifacts(cache), seconds, min(seconds, at_least))
-
-
-def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """All processes that a command has started."""
-    try:
-        return psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def assert_all_end(processes: list[psutil.Process]) -> None:
-    """They were told by nobody: they notice that the one they worked for is gone."""
-    _, alive = psutil.wait_procs(processes, timeout=20)
-    assert alive == []
 
 
 def killed_after(seconds: float, cache: Path) -> bool:
@@ -133,11 +129,6 @@ def test_an_orphaned_attack_ends_by_itself(tmp_path: Path) -> None:
         orphans = wait_for_worker(process)
         process.kill()
     assert_all_end(orphans)
-
-
-def heed_signals() -> None:
-    """A test run in the background may have been told to ignore Ctrl-C, which is inherited."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
