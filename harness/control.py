@@ -25,6 +25,7 @@ from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
 from harness.selector import Resolved, parse_one, resolve
 from harness.store.paths import cache_root, disk_errors, write_atomically
+from harness.store.records import MALFORMED
 
 SCHEMA = "encoding-harness/control/1"
 VOLATILE = {"id", "created", "code", "packages"}
@@ -276,7 +277,7 @@ def load_report(path: Path) -> ControlReport:
     with disk_errors(path):
         data = path.read_bytes()
     report = _parsed(data)
-    if report is None or report.id != report.fingerprint():
+    if report is None:
         raise _broken(path, path.stem.rpartition("-")[0])
     return report
 
@@ -301,9 +302,12 @@ def standing(text: str, preset: str, root: Path) -> str:
 
 
 def _parsed(data: bytes) -> ControlReport | None:
+    """The report in some bytes; None where there is none, or where it has not its id."""
     try:
         values = json.loads(data)
+        canonical_json(values).encode()
         values["schema_"] = values.pop("schema")
-        return ControlReport.model_validate(values)
-    except (ValueError, TypeError, AttributeError, KeyError):
+        report = ControlReport.model_validate(values)
+        return report if report.id == report.fingerprint() else None
+    except MALFORMED:
         return None

@@ -46,15 +46,15 @@ def frozen(board: Board, registry: Registry) -> Frozen:
 
 
 def _of_cell(cell: Cell) -> Frozen:
-    uses = {name: _use(resolved) for name, resolved in _resolved(cell)}
-    metrics = {f"metric {m.name}": _hash(m.name, m.version, {}) for m in cell.metrics}
-    held = (
-        *(asset for _, resolved in _resolved(cell) for asset in _assets(resolved)),
-        *(asset for metric in cell.metrics for asset in metric.assets),
-    )
-    left_out = {f"metric {name}" for name in cell.unavailable}
-    scored = {name: found for name, found in metrics.items() if name not in left_out}
-    return {**uses, **scored, **{f"asset {asset.name}": _data(asset) for asset in held}}
+    plugins = list(_resolved(cell))
+    metrics = [metric for metric in cell.metrics if metric.name not in cell.unavailable]
+    held = [asset for _, resolved in plugins for asset in _assets(resolved)]
+    held += [asset for metric in metrics for asset in metric.assets]
+    return {
+        **{name: _use(resolved) for name, resolved in plugins},
+        **{f"metric {m.name}": _hash(m.name, m.version, {}) for m in metrics},
+        **{f"asset {asset.name}": _data(asset) for asset in held},
+    }
 
 
 def _resolved(cell: Cell) -> Iterator[tuple[str, Resolved]]:
@@ -135,6 +135,8 @@ def _listed(faults: list[str]) -> str:
 
 def strange(board: Board, record: RunRecord) -> list[str]:
     """The plugins of a record that are not what the board froze under their names."""
+    if len(record.defense) != len(_terms(record.request.defense)):
+        return [f"defense {record.request.defense}"]
     used = dict(_used(record))
     names = sorted(used.keys() & board.frozen.keys())
     return [name for name in names if used[name] != board.frozen[name]]

@@ -126,7 +126,7 @@ def read_board(folder: Path) -> Board:
         raise UsageError(f"There is no board at {folder}: it has no {FILE}.") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}.") from None
     try:
         return Board.model_validate(values)

@@ -9,14 +9,16 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from harness.leaderboard.png import DPI, write_png
+from harness.leaderboard.png import DPI, as_png, write_png
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
+    from numpy.typing import NDArray
 
     from harness.leaderboard.plane import Plane, Point
 
@@ -43,6 +45,8 @@ PLACES = (
     (0, -26, "center", "top"),
 )
 """Where a label may stand: points right of and above its mark, and its alignment there."""
+RING = 13
+"""Points across: what surrounds a point of the front."""
 BEADS = 60
 MARGIN = 0.12
 """Of the range of the data, on each side of it."""
@@ -51,6 +55,11 @@ MARGIN = 0.12
 def draw_plane(path: Path, plane: Plane) -> None:
     """A PNG of the plane: the same plane gives the same bytes."""
     write_png(path, lambda: _figure(plane))
+
+
+def plane_png(plane: Plane) -> bytes:
+    """The same picture as bytes."""
+    return as_png(lambda: _figure(plane))
 
 
 def _figure(plane: Plane) -> Figure:
@@ -91,6 +100,9 @@ def _entries(plane: Plane) -> list[Line2D]:
         }
         label = "best guess without the release"
         entries.append(Line2D([], [], color=FAINT, label=label, **guess))
+    if plane.front:
+        ring: dict[str, Any] = {"fillstyle": "none", "markersize": RING, "linewidth": 0}
+        entries.append(Line2D([], [], color=INK, marker="o", label="on the front", **ring))
     if plane.unprotected:
         label = "unprotected " + ", ".join(f"{value:.3f}" for value, _ in plane.unprotected)
         entries.append(Line2D([], [], color=FAINT, linestyle=(0, (4, 3)), label=label))
@@ -137,6 +149,11 @@ def _fill(axes: Axes, plane: Plane) -> None:
         axes.axvline(value, color=FAINT, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
         if interval:
             axes.axvspan(*interval, color=FRAME, alpha=0.3, linewidth=0, zorder=0)
+    if plane.ground is not None:
+        axes.axhline(plane.ground, color=FAINT, linewidth=1.1, zorder=1)
+    for point in (plane.points[i] for i in plane.front):
+        at = (point.accuracy, point.leakage)
+        axes.plot(*at, color=INK, marker="o", fillstyle="none", markersize=RING, zorder=5)
     signs = _signs(plane.points)
     for line in plane.lines:
         joined = [plane.points[i] for i in line]
@@ -178,6 +195,7 @@ def _frame(axes: Axes, plane: Plane) -> None:
     across = [v for p in plane.points for v in (p.accuracy, *(p.accuracy_ci or ()))]
     across += [value for value, _ in plane.unprotected]
     spans = [_span(point) for point in plane.points]
+    spans += [] if plane.ground is None else [(plane.ground, plane.ground)]
     axes.set_xlim(*_widened(min(across), max(across), MARGIN / 2))
     axes.set_ylim(*_widened(min(low for low, _ in spans), max(high for _, high in spans), MARGIN))
 
@@ -210,6 +228,8 @@ def _mark(axes: Axes, point: Point, colour: str, marker: str) -> None:
 
 def _label(axes: Axes, plane: Plane, colours: Sequence[str]) -> None:
     """Write each point's label where it covers least of what is drawn already."""
+    import numpy as np
+
     taken = [box for point in plane.points for box in _boxes(axes, point)]
     taken += [_column(axes, value) for value, _ in plane.unprotected]
     taken += [box for line in plane.lines for box in _beads(axes, [plane.points[i] for i in line])]
@@ -217,7 +237,8 @@ def _label(axes: Axes, plane: Plane, colours: Sequence[str]) -> None:
         if point.label:
             tried = [_written(axes, point, colour, place) for place in PLACES]
             boxes = [each.get_window_extent() for each in tried]
-            costs = [_cost(axes, box, taken) for box in boxes]
+            drawn = np.array([box.extents for box in taken])
+            costs = [_cost(axes, box, drawn) for box in boxes]
             best = costs.index(min(costs))
             taken.append(boxes[best])
             for other in tried[:best] + tried[best + 1 :]:
@@ -284,13 +305,19 @@ def _beads(axes: Axes, joined: Sequence[Point]) -> list[Bbox]:
     return beads
 
 
-def _cost(axes: Axes, box: Bbox, taken: Sequence[Bbox]) -> float:
+def _cost(axes: Axes, box: Bbox, taken: NDArray[np.float64]) -> float:
     """Pixels² of a label on what is drawn, or outside the axes, which weighs more."""
-    from matplotlib.transforms import Bbox
+    import numpy as np
 
-    def shared(other: Bbox) -> float:
-        both = Bbox.intersection(box, other)
-        return 0.0 if both is None else both.width * both.height
+    within = np.array([axes.get_window_extent().extents])
+    outside = box.width * box.height - _shared(box, within)
+    return _shared(box, taken) + 3 * outside
 
-    outside = box.width * box.height - shared(axes.get_window_extent())
-    return sum(map(shared, taken)) + 3 * outside
+
+def _shared(box: Bbox, others: NDArray[np.float64]) -> float:
+    """Pixels² that a box shares with others [n, 4], each given by its ends: x0, y0, x1, y1."""
+    import numpy as np
+
+    across = np.minimum(others[:, 2], box.x1) - np.maximum(others[:, 0], box.x0)
+    up = np.minimum(others[:, 3], box.y1) - np.maximum(others[:, 1], box.y0)
+    return float((across.clip(min=0) * up.clip(min=0)).sum())

@@ -58,7 +58,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Plane:
-    """All that is drawn. `lines` joins points by number; `unprotected` accuracies are sorted."""
+    """All that is drawn. `lines` joins points by number; `unprotected` accuracies are sorted.
+
+    `front` numbers the points that stand out, `ground` is a leakage to draw a line at.
+    """
 
     heading: str
     note: str
@@ -69,6 +72,8 @@ class Plane:
     unprotected: tuple[tuple[float, Interval | None], ...]
     off_scale: float = inf
     """Leakage that would leave no room for the rest: its points stand at the edge."""
+    front: tuple[int, ...] = ()
+    ground: float | None = None
 
 
 def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane:

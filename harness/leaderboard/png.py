@@ -17,10 +17,15 @@ DPI = 160
 
 def write_png(path: Path, draw: Callable[[], Figure]) -> None:
     """Write what `draw` makes, whole or not at all."""
+    write_atomically(path, as_png(draw))
+
+
+def as_png(draw: Callable[[], Figure]) -> bytes:
+    """The file of what `draw` makes."""
     import matplotlib
 
     buffer = BytesIO()
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a reader's own style must not change the bytes
         draw().savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict
 from harness.scoring.intervals import Interval
 
 CellStatus = Literal["ok", "failed", "timeout", "not_applicable", "missing"]
+Standing = Literal["passed", "failed", "not run"]
+"""What became of an attack's positive controls, as it is and was configured."""
 
 
 class _Seen(BaseModel):
@@ -23,7 +25,7 @@ class Number(_Seen):
 
 
 class Leak(_Seen):
-    """How much leaked by one metric, over all seeds.
+    """How much leaked by one metric, over `seeds`.
 
     `gain` over the null is signed so that positive leaks more, whichever way the metric points.
     `strongest` is the attack that came nearest to most images; `worst` the value of the image that
@@ -38,6 +40,7 @@ class Leak(_Seen):
     gain: Number
     worst: float | None = None
     strongest: str = ""
+    seeds: tuple[int, ...] = ()
 
 
 class Notice(_Seen):
@@ -77,8 +80,9 @@ class RowView(_Seen):
     """One defense in one track: what is learned, and what the strongest attack gets of each image.
 
     `rank` by metric: one more than the number of rows that are surely better (on one axis, and
-    not surely worse on the other); rows of rank 1 are the front. None where the row has no number.
-    `retained` is accuracy over that of the same victim without protection.
+    not surely worse on the other); rows of rank 1 are the front. A row without a number has none.
+    `retained` is accuracy over that of the same victim without protection; `seeds` are those that
+    the accuracies are of. `flags` say why the row is not `verified`.
     """
 
     track: str
@@ -86,6 +90,7 @@ class RowView(_Seen):
     accuracy: Number | None = None
     reference: Number | None = None
     retained: Number | None = None
+    seeds: tuple[int, ...] = ()
     leaks: dict[str, Leak] = {}
     rank: dict[str, int] = {}
     cells: tuple[CellView, ...] = ()
@@ -98,15 +103,17 @@ class AttackView(_Seen):
     """One attack in one track: its mean gain over nulls across the defenses it met, by metric.
 
     `rank`: one more than the number of attacks that are surely stronger where both ran. `control`
-    says whether it breaks what it must: passed, failed, or none.
+    says whether it breaks what it must. Of `strongest_of` images it came nearest of all attacks,
+    by the board's first metric.
     """
 
     attack: str
+    threat_model: str
     gain: dict[str, Number] = {}
     rank: dict[str, int] = {}
     cells: int = 0
     strongest_of: int = 0
-    control: Literal["passed", "failed", "not run", "none declared"] = "not run"
+    control: Standing = "not run"
 
 
 class ClaimView(_Seen):
@@ -133,7 +140,11 @@ class TrackView(_Seen):
 
 
 class BoardView(_Seen):
-    """All of a board. `metrics` are those that rows are ranked by, the first one first."""
+    """All of a board. `metrics` are those that rows are ranked by, the first one first.
+
+    Where a defense hides signs, `leaks` also hold `<metric>_abs`, and a row is ranked by what
+    leaks more.
+    """
 
     name: str
     title: str

@@ -1,0 +1,144 @@
+"""`harness leaderboard`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.boards.folder import BoardFolder
+    from harness.leaderboard.report import Report
+    from harness.leaderboard.view import BoardView
+
+
+@click.group(
+    "leaderboard",
+    epilog=epilog("harness leaderboard build fashion-v1", "harness leaderboard check"),
+)
+def command() -> None:
+    """Build boards' tables and pages from their records, or check them."""
+
+
+@command.command(
+    "build", epilog=epilog("harness leaderboard build", "harness leaderboard build fashion-v1")
+)
+@click.argument("boards", nargs=-1, metavar="[BOARD]...")
+@json_option
+def build(boards: tuple[str, ...], as_json: bool) -> None:
+    """Write README.md, leaderboard.csv, index.html and the picture of boards.
+
+    Without a name: of every board below leaderboards/, and the index over them. What is right
+    already is left alone.
+    """
+    from harness.keys import canonical_json
+    from harness.leaderboard.publishing import files_of, index_of, write
+
+    views = [(folder.path, _view(folder)) for folder in _folders(boards)]
+    written = [path for place, view in views for path in write(place, files_of(view))]
+    if not boards:
+        written += write(_root(), index_of([view for _, view in views]))
+    if as_json:
+        click.echo(canonical_json({"written": [str(path) for path in written]}))
+        return
+    for path in written:
+        click.echo(f"wrote {path}")
+    for _, view in views:
+        click.echo(f"{view.name}: {_summary(view)}")
+
+
+def _folders(boards: tuple[str, ...]) -> list[BoardFolder]:
+    """Those that are named, or every one below leaderboards/."""
+    from harness.boards.folder import every_board, find_board
+
+    return [find_board(name) for name in boards] if boards else every_board()
+
+
+def _root() -> Path:
+    from harness.boards.folder import BOARDS
+
+    return BOARDS
+
+
+def _view(folder: BoardFolder) -> BoardView:
+    from harness.leaderboard.build import board_view
+    from harness.leaderboard.material import gathered
+
+    return board_view(gathered(folder))
+
+
+def _summary(view: BoardView) -> str:
+    from harness.leaderboard.numerals import counted
+
+    rows = [row for track in view.tracks for row in track.rows]
+    ranked = sum(bool(row.rank) for row in rows)
+    told = [counted(view.records, "record"), counted(len(rows), "row"), f"{ranked} ranked"]
+    return ", ".join([*told, f"{counted(view.missing, 'cell')} missing"])
+
+
+@command.command(
+    "check", epilog=epilog("harness leaderboard check", "harness leaderboard check fashion-v1")
+)
+@click.argument("boards", nargs=-1, metavar="[BOARD]...")
+@click.option("--complete", is_flag=True, help="A cell without a record is a fault too.")
+@json_option
+def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
+    """Check that boards' records are genuine, and their files what the records give.
+
+    Every record must have the id of its contents, answer a cell of its board, be made with what
+    the board froze, and sum up its own scores. Exits 3 and lists what does not hold.
+    """
+    from harness.api.errors import EXIT_INTEGRITY
+    from harness.keys import canonical_json
+    from harness.leaderboard.report import checked, checked_index
+
+    found = [checked(folder) for folder in _folders(boards)]
+    reports = [report for report, _ in found]
+    if not boards:
+        reports.append(checked_index(_root(), [view for _, view in found]))
+    wrong = any(report.wrong(complete) for report in reports)
+    if as_json:
+        click.echo(canonical_json([report.values() for report in reports]))
+    else:
+        _print_reports(reports, complete)
+    return EXIT_INTEGRITY if wrong else 0
+
+
+def _print_reports(reports: Sequence[Report], complete: bool) -> None:
+    from harness.leaderboard.numerals import counted
+
+    for report in reports:
+        for fault in report.faults:
+            click.echo(f"{report.name}: {fault}")
+        verdict = "WRONG" if report.wrong(complete) else "ok"
+        held = counted(report.records, "record") if report.records else "its files"
+        missing = f", {counted(report.missing, 'cell')} missing" if report.missing else ""
+        click.echo(f"{report.name}: {held}{missing}: {verdict}")
+
+
+@command.command("freeze", epilog=epilog("harness leaderboard freeze fashion-v1"))
+@click.argument("board")
+@json_option
+def freeze(board: str, as_json: bool) -> None:
+    """Write into a board's file, by content, all that its cells are made of.
+
+    Plugins with their versions and options, metrics, and the data's digests. From then on nobody
+    can fill the board with anything else.
+    """
+    from harness.boards.folder import find_board
+    from harness.boards.freezing import freeze as write
+    from harness.keys import canonical_json
+    from harness.registry import registry
+
+    folder = find_board(board)
+    found = write(folder.path, registry())
+    if as_json:
+        click.echo(canonical_json(found))
+        return
+    for name, digest in found.items():
+        click.echo(f"{digest[:12]}  {name}")

@@ -1,0 +1,101 @@
+"""Attacks of a track, ranked by what they gain over nulls across the defenses they met."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.leaderboard.leading import leading
+from harness.leaderboard.ranks import ranks, surely_above
+from harness.leaderboard.seeds import together
+from harness.leaderboard.strongest import wins
+from harness.leaderboard.trust import Controls
+from harness.leaderboard.view import AttackView, Number
+
+if TYPE_CHECKING:
+    from harness.leaderboard.rows import Shown
+    from harness.record import Used
+
+Attacker = tuple[str, str]
+"""An attack as written, and its threat model."""
+
+
+@dataclass
+class Met:
+    """What one attack met: `gains` by metric and defense."""
+
+    attack: str
+    threat_model: str
+    cells: int = 0
+    used: list[Used] = field(default_factory=list)
+    gains: dict[str, dict[str, Number]] = field(default_factory=dict)
+
+
+def attack_views(
+    rows: Sequence[Shown], controls: Controls, metrics: Sequence[str]
+) -> list[AttackView]:
+    """The attacks that have a result in a track, the strongest first."""
+    met = _met(rows, metrics)
+    nearest = _nearest(rows, metrics[0]) if metrics else Counter()
+    ranks_of = {metric: _ranks(list(met.values()), metric) for metric in metrics}
+    found = [
+        AttackView(
+            attack=each.attack,
+            threat_model=each.threat_model,
+            gain={m: together([*each.gains[m].values()]) for m in metrics if m in each.gains},
+            rank={m: ranks[key] for m, ranks in ranks_of.items() if key in ranks},
+            cells=each.cells,
+            strongest_of=nearest[each.attack],
+            control=controls.of(each.used),
+        )
+        for key, each in met.items()
+    ]
+    return sorted(found, key=lambda each: _place(each, metrics))
+
+
+def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[Attacker, Met]:
+    found: dict[Attacker, Met] = {}
+    for row in rows:
+        for group, cell in zip(row.line.groups, row.view.cells, strict=True):
+            if not group.counted:
+                continue
+            key = (cell.attack, cell.threat_model)
+            met = found.setdefault(key, Met(*key))
+            met.cells += 1
+            met.used += [record.attack for record in group.records]
+            for metric in metrics:
+                if leak := leading(cell.leaks, metric):
+                    met.gains.setdefault(metric, {})[row.line.defense] = leak.gain
+    return found
+
+
+def _ranks(met: Sequence[Met], metric: str) -> Mapping[Attacker, int]:
+    able = [each for each in met if metric in each.gains]
+    found = ranks([each.gains[metric] for each in able], _stronger)
+    return {(m.attack, m.threat_model): rank for m, rank in zip(able, found, strict=True)}
+
+
+def _stronger(one: Mapping[str, Number], other: Mapping[str, Number]) -> bool:
+    """Whether one surely gains more, over the defenses that both met."""
+    shared = sorted(one.keys() & other.keys())
+    if not shared:
+        return False
+    return surely_above(*(together([each[d] for d in shared]) for each in (one, other)))
+
+
+def _nearest(rows: Sequence[Shown], metric: str) -> Counter[str]:
+    """Of how many images each attack was the strongest, over rows and seeds."""
+    counted: Counter[str] = Counter()
+    for row in rows:
+        leak = leading(row.view.leaks, metric)
+        name = leak.metric if leak else metric
+        counted += wins(case.metrics[name] for case in row.cases if name in case.metrics)
+    return counted
+
+
+def _place(each: AttackView, metrics: Sequence[str]) -> tuple[float, float, str, str]:
+    first = metrics[0] if metrics else ""
+    gain = each.gain[first].value if first in each.gain else 0.0
+    return (each.rank.get(first, float("inf")), -gain, each.attack, each.threat_model)

@@ -1,0 +1,67 @@
+"""From a board's records to its view. Pure: the same records give the same view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from harness.leaderboard.attackers import attack_views
+from harness.leaderboard.claims import claim_view
+from harness.leaderboard.groups import Line, lines
+from harness.leaderboard.leading import ranking
+from harness.leaderboard.rows import Shown, ranked, row_view
+from harness.leaderboard.strongest import intervals, worst_cases
+from harness.leaderboard.trust import Controls
+from harness.leaderboard.view import BoardView, RowView, TrackView
+from harness.request import Request
+
+if TYPE_CHECKING:
+    from harness.boards.protocol import Board, Track
+    from harness.control import ControlReport
+    from harness.leaderboard.material import Material
+
+
+def board_view(material: Material) -> BoardView:
+    """All of a board, from its protocol, its records and the reports on its attacks' controls."""
+    board, controls = material.board, Controls(material.controls)
+    rows = shown(lines(material), controls)
+    groups = [group for each in rows for group in each.line.groups]
+    return BoardView(
+        name=board.name,
+        title=board.title,
+        about=board.about.strip(),
+        status=board.status,
+        dataset=str(board.options.get("dataset", Request().dataset)),
+        metrics=ranking(each.view.leaks for each in rows),
+        tracks=tuple(_track(board, track, rows, controls) for track in board.tracks),
+        claims=tuple(claim_view(claim, rows) for claim in board.claims),
+        frozen=dict(board.frozen),
+        records=len({each.record.id for each in material.kept}),
+        missing=sum(kept is None for group in groups for kept in group.seeds.values()),
+    )
+
+
+def shown(found: Iterable[Line], controls: Controls) -> list[Shown]:
+    """Every line with its worst cases, and as it is seen; not yet ranked."""
+    cases = [(line, worst_cases(line.groups)) for line in found]
+    sure = intervals(case for _, own in cases for case in own)
+    return [Shown(line, own, row_view(line, own, sure, controls)) for line, own in cases]
+
+
+def ranked_rows(found: Iterable[Line], reports: Iterable[ControlReport]) -> list[RowView]:
+    """Lines of one track as its ranked rows."""
+    views = [each.view for each in shown(found, Controls(reports))]
+    return ranked(views, ranking(view.leaks for view in views))
+
+
+def _track(board: Board, track: Track, rows: Sequence[Shown], controls: Controls) -> TrackView:
+    own = [each for each in rows if each.line.track == track.name]
+    metrics = ranking(each.view.leaks for each in own)
+    return TrackView(
+        name=track.name,
+        title=track.title,
+        about=track.about.strip(),
+        rows=tuple(ranked([each.view for each in own], metrics)),
+        attacks=tuple(attack_views(own, controls, metrics)),
+        protocol={name: str(value) for name, value in {**board.options, **track.options}.items()},
+    )

@@ -1,0 +1,263 @@
+"""A board's README: its tables, how to read them, and how to get them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.leaderboard.headline import key_findings
+from harness.leaderboard.leading import leading
+from harness.leaderboard.numerals import (
+    ABSOLUTE,
+    NONE,
+    counted,
+    gained,
+    metric_name,
+    plain,
+    reach,
+    share,
+    signed,
+)
+from harness.leaderboard.view import (
+    AttackView,
+    BoardView,
+    CellView,
+    ClaimView,
+    Leak,
+    Number,
+    RowView,
+    TrackView,
+)
+
+FRONT = "front.png"
+MADE = "<!-- Made by `harness leaderboard build` from the records here: do not edit. -->"
+WHY = {"failed": "failed", "timeout": "time", "not_applicable": "cannot be", "missing": "not run"}
+"""What stands in a table where a cell has no number."""
+
+HOW_TO_READ = """\
+## How to read this
+
+- **Gain** is what the strongest attack on each image scores beyond the best guess that uses no
+  release, signed so that positive leaks more. In a row, the guess is the best of all nulls on each
+  image, and of every attack's answer to another image of the same class: as many tries, and as
+  lucky. In a cell it is the one null that is best on average.
+- **Intervals** are 95%. Of one seed: a bootstrap over images (of accuracies: Wilson's over test
+  images). Of several: Student's t over the seeds' means, or the seeds' own intervals pooled,
+  whichever is wider. A row's leak is taken over those seeds on which most of its attacks ran; on
+  others the strongest may be missing.
+- **Rank** is one more than the number of rows that are surely better: their interval lies wholly
+  beyond on accuracy or leak, and on neither wholly behind. Rows that cannot be told apart share a
+  rank; those of rank 1 are the front. A gain below zero counts as none: who does worse than
+  guessing could have guessed. Where a defense hides signs, it is ranked by the images as they are
+  or by their absolute values, whichever leaks more (marked |x|).
+- **Attacks** are ranked by their mean gain over the defenses they met; one is behind another if it
+  surely gains less on those that both met.
+- **Verified** means: every attack of the row has a result, has passed its positive control as it is
+  configured here, and no flag speaks against the numbers. Reasons stand on the page and in the CSV.
+- That an attack gains nothing does not make a defense safe: another attack may do better.
+"""
+
+
+def readme(view: BoardView) -> str:
+    """The whole file."""
+    blocks = [MADE, f"# {view.title}", view.about, *_opening(view)]
+    for track in view.tracks:
+        blocks += _track(track, view)
+    blocks += _claims(view.claims)
+    blocks += [HOW_TO_READ.strip(), *_again(view)]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _opening(view: BoardView) -> list[str]:
+    lacking = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
+    files = (
+        f"{counted(view.records, 'record')}{lacking}. The [page](index.html) opens every row; "
+        "[leaderboard.csv](leaderboard.csv) has every number."
+    )
+    picture = f"![Accuracy against leakage]({FRONT})" if _has_front(view) else ""
+    return [" ".join(key_findings(view)), picture, files]
+
+
+def _has_front(view: BoardView) -> bool:
+    return any(row.rank for track in view.tracks for row in track.rows)
+
+
+def _track(track: TrackView, view: BoardView) -> list[str]:
+    metrics = [m for m in view.metrics if any(leading(row.leaks, m) for row in track.rows)]
+    blocks = [f"## {track.title}", track.about]
+    if metrics:
+        blocks.append(_rows(track, metrics))
+    if any(cell.records for row in track.rows for cell in row.cells):
+        blocks += ["### Every attack", *_cells(track, metrics)]
+    else:
+        blocks.append(_not_run(track))
+    if track.attacks and metrics:
+        blocks += ["### Attacks", _attacks(track.attacks, metrics)]
+    return blocks
+
+
+def _not_run(track: TrackView) -> str:
+    """What a track without any record would be of."""
+    attacks = dict.fromkeys(cell.attack for row in track.rows for cell in row.cells)
+    return f"Not run yet: {_list(row.defense for row in track.rows)}; against {_list(attacks)}."
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; the first column is text, the others are too."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _rows(track: TrackView, metrics: Sequence[str]) -> str:
+    heads = [f"{metric_name(metric)} gain" for metric in metrics]
+    head = ["rank", "defense", "accuracy", "of unprotected", *heads, "strongest attack", "verified"]
+    return _table(head, [_row(row, metrics) for row in track.rows])
+
+
+def _row(row: RowView, metrics: Sequence[str]) -> list[str]:
+    first = leading(row.leaks, metrics[0])
+    rank = row.rank.get(metrics[0])
+    return [
+        NONE if rank is None else str(rank),
+        _named(row),
+        _share(row.accuracy),
+        _share(row.retained),
+        *(_gain(leading(row.leaks, metric)) for metric in metrics),
+        f"`{first.strongest}`" if first else NONE,
+        "yes" if row.verified else "no",
+    ]
+
+
+def _named(row: RowView) -> str:
+    return f"`{row.defense}`" + (f" ({row.origin})" if row.origin else "")
+
+
+def _share(number: Number | None) -> str:
+    return share(number) if number else NONE
+
+
+def _gain(leak: Leak | None) -> str:
+    return f"{gained(leak)}{_face(leak)}" if leak else NONE
+
+
+def _face(leak: Leak) -> str:
+    return " |x|" if leak.metric.endswith(ABSOLUTE) else ""
+
+
+def _cells(track: TrackView, metrics: Sequence[str]) -> list[str]:
+    """A table of gains by the first metric, defenses against attacks, and why some have none."""
+    heads = list(dict.fromkeys((c.attack, c.threat_model) for row in track.rows for c in row.cells))
+    several = len({model for _, model in heads}) > 1
+    names = [f"`{attack}`" + (f" ({model})" if several else "") for attack, model in heads]
+    reasons: dict[str, int] = {}
+    lines = []
+    for row in track.rows:
+        cells = {(cell.attack, cell.threat_model): cell for cell in row.cells}
+        found = [_cell(cells.get(key), metrics, reasons) for key in heads]
+        lines.append([_named(row), *found])
+    what = f"Gain in {metric_name(metrics[0])}; ? marks what is unverified." if metrics else ""
+    notes = "\n".join(f"{number}. {reason}" for reason, number in reasons.items())
+    return [what, _table(["defense", *names], lines), notes]
+
+
+def _cell(cell: CellView | None, metrics: Sequence[str], reasons: dict[str, int]) -> str:
+    if cell is None:
+        return NONE
+    if cell.status != "ok":
+        number = reasons.setdefault(cell.reason, len(reasons) + 1)
+        return f"{WHY[cell.status]} ({number})"
+    leak = leading(cell.leaks, metrics[0]) if metrics else None
+    if leak is None:
+        return "see page" if cell.findings else NONE
+    return signed(leak.gain.value, leak.unit) + _face(leak) + ("" if cell.verified else " ?")
+
+
+def _attacks(attacks: Sequence[AttackView], metrics: Sequence[str]) -> str:
+    heads = [f"mean {metric_name(metric)} gain" for metric in metrics]
+    head = ["rank", "attack", "attacker", *heads, "defenses", "strongest on", "control"]
+    return _table(head, [_attack(each, metrics) for each in attacks])
+
+
+def _attack(each: AttackView, metrics: Sequence[str]) -> list[str]:
+    rank = each.rank.get(metrics[0])
+    return [
+        NONE if rank is None else str(rank),
+        f"`{each.attack}`",
+        each.threat_model,
+        *(_mean(each.gain.get(metric), metric) for metric in metrics),
+        str(each.cells),
+        counted(each.strongest_of, "image"),
+        each.control,
+    ]
+
+
+def _mean(number: Number | None, metric: str) -> str:
+    if number is None:
+        return NONE
+    unit = _unit(metric)
+    return f"{signed(number.value, unit)} {reach(number.ci, unit, True)}".strip()
+
+
+def _unit(metric: str) -> str:
+    return "dB" if metric.endswith("_db") else ""
+
+
+def _claims(claims: Sequence[ClaimView]) -> list[str]:
+    if not claims:
+        return []
+    head = ["defense", "attack", "metric", "claimed", "measured here", "source", "note"]
+    return ["## What papers claim", _table(head, [_claim(each) for each in claims])]
+
+
+def _claim(each: ClaimView) -> list[str]:
+    unit, found = _unit(each.metric), each.measured
+    measured = f"{plain(found.value, unit)} {reach(found.ci, unit)}".strip() if found else NONE
+    return [
+        f"`{each.defense}`",
+        f"`{each.attack}`",
+        metric_name(each.metric),
+        f"{each.claimed:g}",
+        measured,
+        each.source,
+        each.note,
+    ]
+
+
+def _again(view: BoardView) -> list[str]:
+    commands = {
+        f"harness matrix --board {view.name}": "run what is missing",
+        f"harness leaderboard check {view.name}": "see that these files follow from the records",
+        f"harness verify leaderboards/{view.name}": "see that the records are genuine",
+    }
+    width = max(map(len, commands))
+    lines = [f"{line:<{width}}  # {what}" for line, what in commands.items()]
+    return [
+        "## How to get this again",
+        "\n".join(["```sh", *lines, "```"]),
+        "Every cell's own command stands on the page, beside its record.",
+    ]
+
+
+def index(views: Sequence[BoardView]) -> str:
+    """The README over all boards."""
+    head = ["board", "what it is of", "what was found first", "rows", "records", "not run yet"]
+    table = _table(head, [_board(view) for view in views])
+    return "\n\n".join([MADE, "# Boards", table, "The same as [pages](index.html)."]) + "\n"
+
+
+def _board(view: BoardView) -> list[str]:
+    return [
+        f"[{view.name}]({view.name}/README.md)",
+        view.title,
+        key_findings(view)[0],
+        str(sum(len(track.rows) for track in view.tracks)),
+        str(view.records),
+        str(view.missing),
+    ]

@@ -1,0 +1,157 @@
+"""Small boards and records made by hand, whose sums hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.boards.protocol import Board
+from harness.checks import Flag
+from harness.control import ControlReport
+from harness.leaderboard.material import Kept, Material
+from harness.record import RunRecord, Used
+from harness.request import make_request
+from harness.rng import KeyedStream, board_key
+from harness.scoring.by_image import by_image
+from harness.scoring.intervals import proportion_interval
+from harness.scoring.summary import Values, summarise
+from harness.selector import parse_stack
+from harness.stages.utility import Accuracy, Utility
+
+OPTIONS: dict[str, Any] = {
+    "dataset": "fashion-mini",
+    "preset": "standard",
+    "private_size": 8,
+    "test_size": 100,
+    "threads": 1,
+}
+GUESS = (1.0, 2.0, 3.0, 4.0)
+"""What guessing scores on each of four images."""
+
+
+def board(
+    defenses: Sequence[str] = ("none", "mixup[k=2]"),
+    attacks: Sequence[str] = ("linear", "lmmse"),
+    seeds: Sequence[int] = (0,),
+    **more: Any,
+) -> Board:
+    """A board of one track."""
+    values = {
+        "name": "tiny",
+        "title": "Tiny",
+        "options": OPTIONS,
+        "tracks": [
+            {
+                "name": "once",
+                "title": "All of it",
+                "defenses": defenses,
+                "cells": [{"attacks": attacks, "seeds": seeds}],
+            }
+        ],
+    }
+    return Board.model_validate({**values, **more})
+
+
+def used(text: str) -> Used:
+    """A plugin of such a name with these options."""
+    (selection,) = parse_stack(text)
+    config = dict(selection.options)
+    return Used(
+        name=selection.name, version="1", distribution="d", source_sha256="0", config=config
+    )
+
+
+def record(
+    defense: str = "none",
+    attack: str = "linear",
+    gains: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+    *,
+    seed: int = 0,
+    right: int = 80,
+    guess: Sequence[float] = GUESS,
+    misplaced: Sequence[float] | None = None,
+    flags: Sequence[str] = (),
+    asked: Mapping[str, Any] | None = None,
+    metric: str = "snr_db",
+    **more: Any,
+) -> RunRecord:
+    """A record with a result: on each image the attack has so many decibels more than a guess.
+
+    `right` of 100 test images are named rightly; 90 without protection.
+    """
+    request = make_request(
+        **{**OPTIONS, **(asked or {}), "defense": defense, "attack": attack, "seed": seed}
+    )
+    scores = {metric: np.array(guess) + np.array(gains)}
+    nulls = {metric: {"class_mean": np.array(guess)}}
+    values = {n: Values(s, nulls[n], "higher", "dB") for n, s in scores.items()}
+    stream = KeyedStream(board_key(seed)).stream(stage="judge").stream(use="bootstrap")
+    privacy = summarise(values, stream)
+    wrong = {metric: [float(g) for g in (guess if misplaced is None else misplaced)]}
+    kept = by_image(privacy, _lists(scores), {n: list(map(float, guess)) for n in scores}, wrong)
+    made: dict[str, Any] = {
+        "status": "ok",
+        "request": request,
+        "defense": tuple(used(term) for term in defense.split("+")),
+        "attack": used(attack),
+        "dataset": used(request.dataset),
+        "victim": used(request.victim),
+        "space": used(request.space),
+        "threat_model": request.threat_model,
+        "release_kind": "encodings",
+        "channels_used": ("encodings", "public"),
+        "splits": {"targets": len(guess)},
+        "seeds": {"seed": seed, "owner_key": "derived from the seed"},
+        "device": "cpu",
+        "threads": 1,
+        "utility": utility(right),
+        "privacy": privacy,
+        "by_image": kept,
+        "flags": tuple(Flag(name=name, message=f"what {name} says") for name in flags),
+        "created": "2026-01-01T00:00:00+00:00",
+    }
+    return RunRecord(**{**made, **more}).sealed()
+
+
+def _lists(scores: Mapping[str, Any]) -> dict[str, list[float]]:
+    return {name: values.tolist() for name, values in scores.items()}
+
+
+def utility(right: int, reference: int = 90, n: int = 100) -> Utility:
+    """So many test images named rightly, of as many without protection."""
+    own, plain = (
+        Accuracy(mean=k / n, interval=proportion_interval(k, n), trainings=(k / n,))
+        for k in (right, reference)
+    )
+    return Utility(
+        accuracy=own.mean,
+        interval=own.interval,
+        accuracies={"plain": own},
+        chance=0.1,
+        n=n,
+        reference_accuracy=plain.mean,
+        reference_interval=plain.interval,
+        reference_accuracies={"plain": plain},
+    )
+
+
+def ended(
+    status: str, error: str, defense: str = "none", attack: str = "linear", seed: int = 0
+) -> RunRecord:
+    """A record without a result."""
+    bare = {"utility": None, "privacy": {}, "by_image": {}, "channels_used": ()}
+    return record(defense, attack, seed=seed, status=status, error=error, **bare)
+
+
+def passed(attack: str, passes: bool = True) -> ControlReport:
+    """A report on the controls of an attack."""
+    return ControlReport(
+        written=attack, attack=used(attack), preset="standard", seed=0, results=(), passed=passes
+    ).sealed()
+
+
+def material(of: Board, *records: RunRecord, controls: Sequence[ControlReport] = ()) -> Material:
+    """What a board's folder would hold."""
+    return Material(of, tuple(map(Kept, records)), tuple(controls))

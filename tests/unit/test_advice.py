@@ -1,0 +1,104 @@
+"""Advice: what qualifies, what an attacker got, and when nothing can be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from board_records import board, ended, material, passed, record
+
+from harness.advice import Advice, Wish, advise
+from harness.api import UsageError
+from harness.leaderboard.material import Material
+
+pytestmark = pytest.mark.core
+RELEASED = frozenset({"encodings", "public"})
+INFORMED = RELEASED | {"weights"}
+KNOWING: dict[str, Any] = {"channels_used": ("encodings", "weights")}
+
+
+def made(*records: Any, controls: tuple[str, ...] = ("linear", "lmmse")) -> Material:
+    return material(
+        board(("noise", "mixup[k=2]")), *records, controls=[passed(each) for each in controls]
+    )
+
+
+WHOLE = made(
+    record("noise", gains=(9, 9, 9, 9), right=88, **KNOWING),
+    record("noise", "lmmse", gains=(2, 2, 2, 2), right=88),
+    record("mixup[k=2]", gains=(6, 6, 6, 6), right=60, **KNOWING),
+    record("mixup[k=2]", "lmmse", right=60),
+)
+
+
+def ask(of: Material = WHOLE, least: float = 0.4, **more: Any) -> Advice:
+    wish = {"attacker": "informed", "grants": INFORMED, "dataset": "fashion-mini", **more}
+    return advise([of], Wish(min_accuracy=least, **wish))
+
+
+def test_what_leaks_least_comes_first() -> None:
+    advice = ask()
+    offers = [(o.defense, o.leak and o.leak.gain.value) for o in advice.recommended]
+    assert offers == [("mixup[k=2]", 6.0), ("noise", 9.0)]
+    assert advice.refusal == ""
+
+
+def test_attacks_that_need_more_than_the_attacker_holds_do_not_count() -> None:
+    advice = ask(attacker="released", grants=RELEASED)
+    offers = [(o.defense, o.leak and o.leak.gain.value) for o in advice.recommended]
+    assert offers == [("mixup[k=2]", 1.0), ("noise", 2.0)]
+    assert (advice.recommended[0].attacks, advice.recommended[0].of) == (1, 2)
+
+
+def test_an_accuracy_must_be_sure() -> None:
+    accuracy = ask().recommended[0].accuracy
+    assert accuracy.ci is not None
+    assert accuracy.ci[0] < 0.55 < accuracy.value
+    assert [offer.defense for offer in ask(least=0.55).recommended] == ["noise"]
+
+
+def test_no_protection_is_no_defense() -> None:
+    bare = material(board(), *(record(attack=a, right=90) for a in ("linear", "lmmse")))
+    assert ask(bare).refusal.startswith("No defense")
+
+
+def test_nothing_qualifies() -> None:
+    advice = ask(least=0.99)
+    assert not advice.recommended
+    assert "surely keeps an accuracy of 0.99 on 'fashion-mini'" in advice.refusal
+
+
+@pytest.mark.parametrize(
+    ("second", "controls", "doubt"),
+    [
+        (record("noise", "lmmse", flags=["still_rising"]), ("linear", "lmmse"), "still_rising"),
+        (ended("timeout", "out of time", "noise", "lmmse"), ("linear", "lmmse"), "incomplete"),
+        (record("noise", "lmmse"), ("linear",), "control_not_run"),
+    ],
+)
+def test_what_is_unsafe_to_rely_on_is_not_recommended(
+    second: Any, controls: tuple[str, ...], doubt: str
+) -> None:
+    advice = ask(made(record("noise"), second, controls=controls))
+    assert not advice.recommended
+    assert "unsafe to rely on" in advice.refusal
+    (offer,) = advice.doubtful
+    assert [each.name for each in offer.doubts] == [doubt]
+
+
+def test_where_no_attack_is_within_reach_nothing_is_known() -> None:
+    both = [record("noise", attack, **KNOWING) for attack in ("linear", "lmmse")]
+    (offer,) = ask(made(*both), grants=RELEASED).doubtful
+    assert (offer.leak, offer.attacks, offer.of) == (None, 0, 2)
+    assert [each.name for each in offer.doubts] == ["no_attack"]
+
+
+def test_a_dataset_without_a_board_offers_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"'fashion'\. Did you mean 'fashion-mini'\?"):
+        ask(dataset="fashion")
+
+
+def test_a_metric_that_does_not_rank_is_refused() -> None:
+    with pytest.raises(UsageError, match="Rows are not ranked by 'ssim'"):
+        ask(metric="ssim")
+    assert ask(metric="snr_db") == ask()

@@ -1,0 +1,295 @@
+"""From records to rows: worst cases over attacks, seeds, flags, and what is missing."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from board_records import GUESS, OPTIONS, board, ended, material, passed, record
+
+from harness.api import IntegrityError
+from harness.leaderboard.build import board_view
+from harness.leaderboard.material import Kept, Material
+from harness.leaderboard.view import BoardView, CellView, RowView
+from harness.record import RunRecord
+from harness.scoring.identification import Identification
+from harness.submissions.description import Kind, Submission
+
+pytestmark = pytest.mark.core
+CONTROLS = [passed("linear"), passed("lmmse")]
+
+
+def seen(*records: RunRecord, **more: Any) -> BoardView:
+    """The view of a board of two defenses and two attacks that passed their controls."""
+    controls = more.pop("controls", CONTROLS)
+    return board_view(material(board(**more), *records, controls=controls))
+
+
+def row(view: BoardView, defense: str = "none") -> RowView:
+    (track,) = view.tracks
+    return next(each for each in track.rows if each.defense == defense)
+
+
+def cell(view: BoardView, attack: str = "linear", defense: str = "none") -> CellView:
+    return next(each for each in row(view, defense).cells if each.attack == attack)
+
+
+def test_of_each_image_the_strongest_attack_counts() -> None:
+    view = seen(record(gains=(4, 0, 0, 0)), record(attack="lmmse", gains=(0, 2, 2, 0)))
+    leak = row(view).leaks["snr_db"]
+    assert leak.gain.value == 2.0  # (4 + 2 + 2 + 0) / 4
+    assert leak.mean.value == 4.5  # guesses of 1, 2, 3, 4 and these gains
+    assert (leak.null, leak.worst) == (2.5, 5.0)
+    assert leak.strongest == "linear"  # two images each, and the first of equals
+
+
+def test_a_gain_is_over_answers_to_other_images_that_are_as_lucky() -> None:
+    lucky = [g + 3 for g in GUESS]
+    view = seen(record(gains=(4, 4, 4, 4), misplaced=lucky), record(attack="lmmse"))
+    assert row(view).leaks["snr_db"].gain.value == 1.0
+    assert cell(view).leaks["snr_db"].gain.value == 4.0  # a cell is held against one null
+
+
+def test_an_interval_is_that_of_the_images() -> None:
+    leak = row(seen(record(gains=(0, 4, 0, 4)), record(attack="lmmse", gains=(0, 0, 0, 0))))
+    found = leak.leaks["snr_db"].gain
+    assert found.ci == (0.0, 4.0)  # one in sixteen resamples has the same gain four times
+    same = row(seen(record(), record(attack="lmmse"))).leaks["snr_db"].gain
+    assert same.ci == (1.0, 1.0)
+
+
+def test_a_worst_case_is_over_seeds_on_which_most_attacks_ran() -> None:
+    weak = [record(gains=(1, 1, 1, 1), seed=seed) for seed in (0, 1, 2)]
+    strong = record(attack="lmmse", gains=(5, 5, 5, 5))
+    view = seen(*weak, strong, seeds=(0, 1, 2))
+    leak = row(view).leaks["snr_db"]
+    assert (leak.gain.value, leak.seeds) == (5.0, (0,))  # not diluted by seeds without lmmse
+    assert row(view).seeds == (0, 1, 2)
+
+
+def test_accuracy_is_over_all_seeds() -> None:
+    seeds = (record(seed=seed, right=right) for seed, right in ((0, 60), (1, 80)))
+    view = seen(*seeds, seeds=(0, 1))
+    found = row(view).accuracy
+    assert found is not None
+    assert found.value == 0.7
+    assert found.ci is not None
+    assert found.ci[1] - found.ci[0] > 2  # Student's t of two seeds that differ by 0.2
+
+
+def test_the_front_keeps_accuracy_or_privacy() -> None:
+    view = seen(
+        *(record(attack=attack, gains=(9, 9, 9, 9), right=90) for attack in ("linear", "lmmse")),
+        *(record("mixup[k=2]", attack, right=60) for attack in ("linear", "lmmse")),
+        *(record("mixup[k=4]", attack, gains=(9, 9, 9, 9), right=60) for attack in ("linear",)),
+        defenses=["none", "mixup[k=2|4]"],
+    )
+    assert [(r.defense, r.rank["snr_db"]) for r in view.tracks[0].rows] == [
+        ("none", 1),
+        ("mixup[k=2]", 1),
+        ("mixup[k=4]", 3),
+    ]
+
+
+def test_doing_worse_than_guessing_is_no_merit_of_a_defense() -> None:
+    poor = [record(attack=a, gains=(-9, -9, -9, -9), right=80) for a in ("linear", "lmmse")]
+    equal = [record("mixup[k=2]", a, gains=(0, 0, 0, 0), right=80) for a in ("linear", "lmmse")]
+    view = seen(*poor, *equal)
+    assert {r.rank["snr_db"] for r in view.tracks[0].rows} == {1}
+    assert row(view).leaks["snr_db"].gain.value == -9.0  # what is shown stays what it is
+
+
+def test_where_signs_are_hidden_what_leaks_more_ranks() -> None:
+    both = record().model_copy()
+    folded = record(gains=(7, 7, 7, 7), metric="snr_db_abs")
+    hidden = both.model_copy(
+        update={
+            "privacy": {**both.privacy, **folded.privacy},
+            "by_image": {**both.by_image, **folded.by_image},
+        }
+    ).sealed()
+    view = seen(hidden)
+    assert set(row(view).leaks) == {"snr_db", "snr_db_abs"}
+    assert view.metrics == ("snr_db",)
+    assert view.tracks[0].attacks[0].gain["snr_db"].value == 7.0
+
+
+def test_quick_looks_and_told_attackers_do_not_count() -> None:
+    view = seen(record(gains=(9, 9, 9, 9), flags=["unranked"]), record(attack="lmmse"))
+    assert row(view).leaks["snr_db"].gain.value == 1.0
+    assert cell(view).leaks == {}
+    assert cell(view).flags[0].name == "unranked"
+
+
+def test_cells_without_a_number_say_why() -> None:
+    view = seen(
+        ended("failed", "out of memory"),
+        ended("not_applicable", "it reads gradients", attack="lmmse"),
+    )
+    assert (cell(view).status, cell(view).reason) == ("failed", "out of memory")
+    assert cell(view, "lmmse").reason == "it reads gradients"
+    assert cell(view, "lmmse", "mixup[k=2]").status == "missing"
+    assert view.missing == 2
+    assert [flag.name for flag in row(view).flags] == ["incomplete"]
+    assert row(view).rank == {}
+
+
+def test_a_row_is_verified_if_nothing_speaks_against_it() -> None:
+    whole = [record(flags=["foreign_public"]), record(attack="lmmse")]
+    assert row(seen(*whole)).verified
+    assert cell(seen(*whole)).verified
+
+
+@pytest.mark.parametrize(
+    ("flags", "controls", "why"),
+    [
+        (["still_rising"], CONTROLS, "still_rising"),
+        ([], [passed("linear")], "control_not_run"),
+        ([], [passed("linear"), passed("lmmse", False)], "control_failed"),
+    ],
+)
+def test_what_speaks_against_a_row(flags: list[str], controls: list[Any], why: str) -> None:
+    view = seen(record(), record(attack="lmmse", flags=flags), controls=controls)
+    assert [flag.name for flag in row(view).flags] == [why]
+    assert not row(view).verified
+    assert cell(view).verified
+    assert not cell(view, "lmmse").verified
+
+
+def test_a_weak_attack_is_held_against_a_row_only_where_no_other_stands() -> None:
+    weak, strong = record(flags=["below_null"]), record(attack="lmmse")
+    assert row(seen(weak, strong)).verified
+    assert not cell(seen(weak, strong)).verified
+    both = seen(weak, record(attack="lmmse", flags=["below_null"]))
+    assert [flag.name for flag in row(both).flags] == ["only_weak_attacks"]
+
+
+def test_another_version_of_an_attack_has_not_passed_the_control() -> None:
+    newer = record(attack="lmmse")
+    newer = newer.model_copy(
+        update={"attack": newer.attack.model_copy(update={"version": "2"})}
+    ).sealed()
+    view = seen(record(), newer)
+    controls = {each.attack: each.control for each in view.tracks[0].attacks}
+    assert controls == {"linear": "passed", "lmmse": "not run"}
+
+
+def identified(top1: float) -> Identification:
+    return Identification(
+        top1=top1, top1_ci=None, top1_chance=0.1, top5=1, top5_ci=None, top5_chance=0.5,
+        auc=1, auc_ci=None, n=4, candidates=8,
+    )  # fmt: skip
+
+
+def test_who_is_identified_could_be_reconstructed() -> None:
+    nothing = {"gains": (0, 0, 0, 0)}
+    told = record(**nothing, identification=identified(1.0))
+    view = seen(told, record(attack="lmmse", **nothing))
+    assert [flag.name for flag in row(view).flags] == ["identified_not_reconstructed"]
+    assert cell(view).findings[0].startswith("identifies 100.0% of 4 images first among 8")
+    shown = seen(record(identification=identified(1.0)), record(attack="lmmse"))
+    assert row(shown).verified
+
+
+def test_attacks_are_ranked_on_defenses_that_both_met() -> None:
+    view = seen(
+        record(gains=(9, 9, 9, 9)),
+        record(attack="lmmse", gains=(9, 9, 9, 9)),
+        record("mixup[k=2]", "lmmse", gains=(1, 1, 1, 1)),
+    )
+    attacks = {each.attack: each for each in view.tracks[0].attacks}
+    assert attacks["linear"].gain["snr_db"].value == 9.0
+    assert attacks["lmmse"].gain["snr_db"].value == 5.0
+    assert {each.rank["snr_db"] for each in attacks.values()} == {1}
+    assert (attacks["linear"].cells, attacks["lmmse"].cells) == (1, 2)
+    assert (attacks["linear"].strongest_of, attacks["lmmse"].strongest_of) == (4, 4)
+
+
+def test_a_claim_stands_beside_what_was_measured() -> None:
+    claims = [
+        {"defense": "none", "attack": "linear", "metric": m, "value": 3.0, "source": "a paper"}
+        for m in ("snr_db", "accuracy", "ssim")
+    ]
+    measured = [each.measured for each in seen(record(), claims=claims).claims]
+    assert [each and each.value for each in measured] == [3.5, 0.8, None]
+
+
+def test_a_command_repeats_the_cell() -> None:
+    command = cell(seen(record("mixup[k=2]")), defense="mixup[k=2]").command
+    assert command == (
+        "harness evaluate --defense 'mixup[k=2]' --attack linear --dataset fashion-mini "
+        "--preset standard --private-size 8 --test-size 100 --threads 1"
+    )
+
+
+def test_the_order_of_records_changes_nothing() -> None:
+    records = [
+        record(defense, attack, gains=tuple(np.random.default_rng(i).normal(size=4)), seed=seed)
+        for i, (defense, attack, seed) in enumerate(
+            (d, a, s) for d in ("none", "mixup[k=2]") for a in ("linear", "lmmse") for s in (0, 1)
+        )
+    ]
+    view = seen(*records, seeds=(0, 1))
+    random.Random(0).shuffle(records)
+    assert seen(*records, seeds=(0, 1)) == view
+
+
+def test_another_row_changes_no_number_of_this_one() -> None:
+    own = [record(gains=(0, 4, 1, 2)), record(attack="lmmse")]
+    other = [record("mixup[k=2]", gains=(3, 1, 4, 1))]
+    assert row(seen(*own)).leaks == row(seen(*own, *other)).leaks
+
+
+def test_records_of_other_images_are_refused() -> None:
+    longer = record(attack="lmmse", gains=(1,) * 5, guess=(1.0,) * 5)
+    with pytest.raises(IntegrityError, match="should be of the same images"):
+        seen(record(), longer)
+
+
+def test_scores_that_cannot_be_end_the_building() -> None:
+    one = record()
+    huge = one.by_image["snr_db"].model_copy(update={"attack": (1e308,) * 4})
+    edited = one.model_copy(update={"by_image": {"snr_db": huge}}).sealed()
+    with pytest.raises(IntegrityError, match="too large"):
+        seen(edited)
+
+
+def submitted(kind: Kind, what: str, *records: RunRecord) -> BoardView:
+    """The board of two defenses and two attacks, filled, with what a stranger hands in."""
+    own = [record(d, a) for d in ("none", "mixup[k=2]") for a in ("linear", "lmmse")]
+    told = Submission.model_construct(
+        name="mine", kind=kind, what=what, board="tiny", tracks=("once",)
+    )
+    kept = (*map(Kept, own), *(Kept(each, "mine") for each in records))
+    return board_view(Material(board(), kept, tuple(CONTROLS), (told,)))
+
+
+def test_a_strangers_defense_is_a_row() -> None:
+    view = submitted("defense", "noise", record("noise"), record("noise", "lmmse"))
+    found = row(view, "noise")
+    assert (found.origin, found.verified, found.rank) == ("mine", True, {"snr_db": 1})
+    assert row(view).origin == ""
+
+
+def test_attacks_that_a_strangers_defense_did_not_meet_are_gaps() -> None:
+    view = submitted("defense", "noise", record("noise"))
+    assert [flag.name for flag in row(view, "noise").flags] == ["incomplete"]
+    assert view.missing == 1
+
+
+def test_a_strangers_attack_counts_where_it_ran_and_is_no_gap_elsewhere() -> None:
+    view = submitted("attack", "wiener", record(attack="wiener", gains=(5, 5, 5, 5)))
+    assert row(view).leaks["snr_db"].strongest == "wiener"
+    assert cell(view, "wiener").origin == "mine"
+    assert not cell(view, "wiener").verified  # no report on its controls
+    assert row(view).verified  # which takes nothing from the board's own attacks
+    assert len(row(view, "mixup[k=2]").cells) == 2
+    assert view.missing == 0
+
+
+def test_the_board_says_what_it_is_of() -> None:
+    view = seen()
+    assert (view.dataset, view.metrics, view.records, view.missing) == ("fashion-mini", (), 0, 4)
+    assert view.tracks[0].protocol == {name: str(value) for name, value in OPTIONS.items()}
