@@ -157,5 +157,5 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise UsageError(f"There is no file {path}.") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}.") from None

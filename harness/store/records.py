@@ -61,12 +61,14 @@ class Records:
         """Read a record and check it against its id."""
         from pydantic import ValidationError
 
+        from harness.keys import canonical_json
         from harness.record import fingerprint, parse_record
 
         with disk_errors(path):
             data = path.read_bytes()
         try:
             values = json.loads(data)
+            canonical_json(values).encode()  # no NaN and no lone surrogate, wherever they stand
             record, identity = parse_record(values), fingerprint(values)
         except (*MALFORMED, ValidationError) as error:
             raise self._broken(path, f"is not a record: {_first_line(error)}") from None

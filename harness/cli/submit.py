@@ -1,0 +1,140 @@
+"""`harness submit`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+if TYPE_CHECKING:
+    from harness.matrix import Foreseen
+    from harness.submissions.description import Said, Submission
+    from harness.submissions.making import Undertaking
+
+
+@click.command(
+    "submit",
+    epilog=epilog(
+        'harness submit "blur[strength=1|2]" --board fashion-v1 --dry-run',
+        'harness submit blur --board fashion-v1 --paper "arXiv:2101.00001" --authors "A. Author" '
+        "--license CC-BY-4.0",
+    ),
+)
+@click.argument("what")
+@click.option("--board", required=True, help="A board below leaderboards/, or its folder.")
+@click.option("--paper", help="Where the method is described: an address, a reference, or none.")
+@click.option("--authors", help="Who hands it in.")
+@click.option("--license", help="Of the records and reconstructions, such as CC-BY-4.0.")
+@click.option("--track", "tracks", multiple=True, help="Tracks of the board.  [default: that fit]")
+@click.option("--kind", type=click.Choice(["defense", "attack"]), help="Where a name is both.")
+@click.option("--name", help="What to call the submission.  [default: as the plugin]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder to write.  [default: submissions/NAME in the board's folder]",
+)
+@click.option("--workers", type=click.IntRange(1, 256), default=1, help="Processes.  [default: 1]")
+@click.option("--retry", is_flag=True, help="Also run again what failed.")
+@click.option("--dry-run", is_flag=True, help="Show cells, costs and reasons; run nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@json_option
+def command(
+    what: str,
+    board: str,
+    paper: str | None,
+    authors: str | None,
+    license: str | None,
+    tracks: tuple[str, ...],
+    kind: str | None,
+    name: str | None,
+    out: Path | None,
+    workers: int,
+    retry: bool,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Run a board's cells for your defense or attack, and write a submission.
+
+    WHAT selects it: a name with its options, perhaps a grid. A defense meets every attack of the
+    tracks that release what it guards; an attack meets every defense of the tracks that it can
+    read, and its positive controls. The folder holds records, what the attacks returned, and who
+    hands it in. The same command goes on where it was stopped. Exits 1 while cells are missing or
+    failed.
+    """
+    from harness.boards.folder import find_board
+    from harness.cli.matrix import print_plan
+    from harness.store import cache_root
+    from harness.submissions.making import ahead, told, undertake
+
+    asked = undertake(
+        what, find_board(board), cache_root(), kind=kind, tracks=tracks, name=name, out=out
+    )
+    if dry_run:
+        print_plan(ahead(asked), as_json)
+        return 0
+    said = told(asked, {"paper": paper, "authors": authors, "license": license})
+    silent = quiet or as_json or not sys.stderr.isatty()
+    return _run(asked, said, workers, retry=retry, silent=silent, as_json=as_json)
+
+
+def _run(
+    asked: Undertaking,
+    said: Said,
+    workers: int,
+    *,
+    retry: bool,
+    silent: bool,
+    as_json: bool,
+) -> int:
+    from harness.cli.matrix_run import run
+    from harness.cli.progress import observer
+    from harness.matrix import to_do
+    from harness.submissions.making import adopt, ahead, controls, describe
+
+    foreseen = ahead(asked)
+    adopt(asked, foreseen)
+    describe(asked, said, foreseen, "not run" if asked.chosen.kind == "attack" else "no attack")
+    missing = to_do(foreseen, retry=retry)
+    finished = run(missing, asked.root, asked.folder, "local", workers, None, silent=silent)
+    foreseen = [finished.get(each.tasks[-1].id, each) for each in foreseen]
+    with observer(quiet=silent) as watching:
+        control = controls(asked, watching)
+    return _print(asked, describe(asked, said, foreseen, control), foreseen, as_json)
+
+
+def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
+    from harness.keys import canonical_json
+    from harness.leaderboard.brief import brief
+
+    records = [each.record for each in foreseen if each.record]
+    failed = sum(record.status in ("failed", "timeout") for record in records)
+    if as_json:
+        values = made.model_dump(mode="json", exclude={"schema_"})
+        click.echo(canonical_json({**values, "folder": str(asked.folder.path), "failed": failed}))
+    else:
+        for line in brief(records):
+            click.echo(line)
+        for line in _ending(asked, made, failed):
+            click.echo(line)
+    return 1 if failed or made.missing else 0
+
+
+def _ending(asked: Undertaking, made: Submission, failed: int) -> list[str]:
+    from harness.leaderboard.numerals import counted
+
+    lines = []
+    if made.kind == "attack":
+        lines.append(f"controls   {made.control}")
+    if failed:
+        lines.append(f"{counted(failed, 'cell')} failed: --retry runs what failed again")
+    if made.missing:
+        lines.append(f"{counted(made.missing, 'cell')} missing: the same command goes on")
+    lines.append(f"submission {asked.folder.path} ({counted(len(made.records), 'record')})")
+    if not made.missing:
+        lines.append(f"check it   harness verify {asked.folder.path}")
+    return lines

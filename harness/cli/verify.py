@@ -1,0 +1,95 @@
+"""`harness verify`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+if TYPE_CHECKING:
+    from harness.submissions.verdict import Verdict
+
+
+@click.command(
+    "verify",
+    epilog=epilog(
+        "harness verify fashion-v1",
+        "harness verify leaderboards --no-judge --quiet",
+        "harness verify leaderboards/fashion-v1/submissions/blur",
+        "harness verify leaderboards/fashion-v1/records/3f2a91….json --rerun",
+    ),
+)
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--rerun", is_flag=True, help="Also run cells again, in a fresh cache.")
+@click.option("--no-judge", is_flag=True, help="Judge no stored reconstruction again.")
+@click.option("--board", help="The board of a submission that does not lie in it.")
+@click.option("-q", "--quiet", is_flag=True, help="Name only what is not ok, and no progress.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    rerun: bool,
+    no_judge: bool,
+    board: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Verify records, folders of records, boards and submissions.
+
+    Hashes, schema, membership of the board, and sums that have to agree with the scores by image.
+    Of submissions, what the attack returned is judged again, without running the plugin: numbers
+    may move by a thousandth, or 0.01 dB, between machines. With --rerun every cell is run again:
+    the same to the bit, within its intervals, or outside.
+
+    Exits 0 if all holds, 1 if something differs or cannot be checked, 2 for bad input, 3 if
+    something is not what its hash says, or contradicts itself.
+    """
+    from harness.cli.progress import observer
+    from harness.store import cache_root
+    from harness.submissions.verdict import exit_code
+    from harness.submissions.verification import Verifier
+
+    silent = quiet or as_json or not sys.stderr.isatty()
+    found = []
+    with (
+        observer(quiet=silent) as watching,
+        Verifier(cache_root(), not no_judge, rerun, board, watching) as verifier,
+    ):
+        for path in paths:
+            for verdict in verifier.verify(path):
+                found.append(verdict)
+                if not (as_json or (quiet and verdict.outcome == "ok")):
+                    _print(verdict)
+    if as_json:
+        _print_json(found)
+    elif not quiet:
+        click.echo(_counted(found))
+    return exit_code(found)
+
+
+def _print(verdict: Verdict) -> None:
+    path = verdict.path.rpartition("/")[2]
+    name = path[:12] if verdict.what == "record" else path
+    notes = "; ".join(verdict.notes)
+    line = f"{verdict.outcome:<8} {verdict.what:<10} {name:<12}  {verdict.title}"
+    click.echo(f"{line}{': ' if verdict.title and notes else ''}{notes}".rstrip())
+
+
+def _counted(verdicts: list[Verdict]) -> str:
+    from collections import Counter
+
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+
+
+def _print_json(verdicts: list[Verdict]) -> None:
+    from harness.keys import canonical_json
+    from harness.submissions.verdict import worst
+
+    values = {
+        "outcome": worst(verdict.outcome for verdict in verdicts),
+        "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
+    }
+    click.echo(canonical_json(values))

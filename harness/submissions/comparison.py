@@ -1,0 +1,150 @@
+"""Numbers of a record beside those that came out when it was judged or run again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from harness.scoring.summary import PROPORTION, MetricScore
+
+if TYPE_CHECKING:
+    from harness.record import RunRecord
+    from harness.scoring.by_image import ByImage, Column
+    from harness.scoring.findings import Finding
+    from harness.scoring.identification import Identification
+    from harness.scoring.intervals import Interval
+
+RELATIVE, ABSOLUTE = 1e-3, 1e-4
+"""Judging again on another machine may move a number by this share of it, or by this much."""
+DECIBELS = 1e-2
+"""Likewise of numbers in decibels."""
+FLIPS = 0.01
+"""On this share of images a metric of yes and no may answer otherwise, where two are as near."""
+SUMS = ("mean", "std", "median", "worst", "null", "gain")
+
+
+def judged_otherwise(
+    record: RunRecord,
+    privacy: Mapping[str, MetricScore],
+    by_image: Mapping[str, ByImage],
+    findings: Mapping[str, Finding],
+    identification: Identification | None,
+) -> list[str]:
+    """What of a record is not what judging again gave, beyond rounding; nothing if all is."""
+    found = []
+    for name in measured(record.privacy, privacy):
+        others = [*_sums(record.privacy[name], privacy[name])]
+        if name in record.by_image and name in by_image:
+            others += _columns(record.by_image[name], by_image[name])
+        if others:
+            found.append(f"{name}: {', '.join(others)}")
+    found += _findings(record, findings)
+    if not _same_identification(record.identification, identification):
+        found.append("another share of images is identified")
+    return found
+
+
+def measured(one: Mapping[str, MetricScore], other: Mapping[str, MetricScore]) -> list[str]:
+    """Metrics that have a number on both sides."""
+    return [n for n in one if _has(one, n) and _has(other, n)]
+
+
+def unmeasured(one: Mapping[str, MetricScore], other: Mapping[str, MetricScore]) -> list[str]:
+    """Metrics of `one` without a number in the `other`, with the reason there."""
+    missing = [name for name in one if _has(one, name) and not _has(other, name)]
+    return [f"{n}: {other[n].unavailable if n in other else 'not installed'}" for n in missing]
+
+
+def _has(scores: Mapping[str, MetricScore], name: str) -> bool:
+    return name in scores and scores[name].mean is not None
+
+
+def _sums(one: MetricScore, other: MetricScore) -> Iterator[str]:
+    if one.unit == PROPORTION:
+        if abs((one.mean or 0) - (other.mean or 0)) > FLIPS:
+            yield f"its mean is {other.mean:.6g}, not {one.mean:.6g}"
+        return
+    for field in SUMS:
+        stated, found = getattr(one, field), getattr(other, field)
+        if not _near(stated, found, one.unit):
+            yield f"its {field} is {_shown(found)}, not {_shown(stated)}"
+
+
+def _columns(one: ByImage, other: ByImage) -> Iterator[str]:
+    for field in ("attack", "guess", "misplaced"):
+        stated, found = getattr(one, field), getattr(other, field)
+        count = _apart(stated, found, one.unit)
+        if count > FLIPS * len(found) * (one.unit == PROPORTION):
+            yield f"{count} of {len(found)} scores by image ({field}) are others"
+
+
+def _apart(stated: Column, found: Column, unit: str) -> int:
+    if len(stated) != len(found):
+        return max(len(stated), len(found))
+    return sum(not _near(a, b, unit) for a, b in zip(stated, found, strict=True))
+
+
+def _near(stated: float | None, found: float | None, unit: str) -> bool:
+    if stated is None or found is None:
+        return stated is found
+    slack = DECIBELS if unit == "dB" else max(ABSOLUTE, RELATIVE * abs(stated))
+    return abs(stated - found) <= slack
+
+
+def _findings(record: RunRecord, found: Mapping[str, Finding]) -> Iterator[str]:
+    for name, finding in record.findings.items():
+        if name not in found:
+            yield f"{name}: it is not found again"
+        elif not _near(finding.value, found[name].value, finding.unit):
+            yield f"{name}: it is {found[name].value:.6g}, not {finding.value:.6g}"
+
+
+def _same_identification(one: Identification | None, other: Identification | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    pairs = zip(one.model_dump().items(), other.model_dump().values(), strict=True)
+    values = [(a, b) for (_, a), b in pairs if isinstance(a, float)]
+    return all(isinstance(b, float) and abs(a - b) <= FLIPS for a, b in values)
+
+
+def same_bits(record: RunRecord, other: RunRecord) -> bool:
+    """Whether two runs of a cell came to the same numbers, to the last digit."""
+    names = ("status", "privacy", "by_image", "findings", "identification", "utility", "members")
+    return all(getattr(record, name) == getattr(other, name) for name in names)
+
+
+def outside(record: RunRecord, other: RunRecord) -> list[str]:
+    """What another run of a cell measured outside of the record's 95% intervals."""
+    if record.status != other.status:
+        return [
+            f"it ended as {other.status}, not {record.status}: {other.error or ''}".rstrip(": ")
+        ]
+    found = []
+    for name in measured(record.privacy, other.privacy):
+        one, now = record.privacy[name], other.privacy[name]
+        if not (_inside(now.mean, one.ci) or _near(one.mean, now.mean, one.unit)):
+            found.append(f"{name} is {_shown(now.mean)}, outside of {_text(one.ci, one.mean)}")
+    for name, finding in record.findings.items():
+        value = other.findings[name].value if name in other.findings else None
+        if not (_inside(value, finding.ci) or _near(finding.value, value, finding.unit)):
+            found.append(
+                f"{name} is {_shown(value)}, outside of {_text(finding.ci, finding.value)}"
+            )
+    if record.utility:
+        now_right = other.utility.accuracy if other.utility else None
+        if not _inside(now_right, record.utility.interval):
+            bounds = _text(record.utility.interval, record.utility.accuracy)
+            found.append(f"accuracy is {_shown(now_right)}, outside of {bounds}")
+    return found
+
+
+def _inside(value: float | None, bounds: Interval | None) -> bool:
+    return value is not None and bounds is not None and bounds[0] <= value <= bounds[1]
+
+
+def _text(bounds: Interval | None, value: float | None) -> str:
+    return f"[{bounds[0]:.4g}, {bounds[1]:.4g}]" if bounds else _shown(value)
+
+
+def _shown(value: float | None) -> str:
+    return "missing" if value is None else f"{value:.6g}"

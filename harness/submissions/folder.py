@@ -1,0 +1,128 @@
+"""A submission's folder: its description, its records, and what they were judged on."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.api.errors import IntegrityError, UsageError
+from harness.boards.folder import BoardFolder, find_board
+from harness.boards.protocol import FILE as BOARD_FILE
+from harness.store import Store
+from harness.store.paths import disk_errors, write_atomically
+from harness.submissions.description import FILE, Submission, read_submission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.record import RunRecord, Stored
+
+RECONSTRUCTIONS, RELEASES = "reconstructions", "releases"
+
+
+class SubmissionFolder(BoardFolder):
+    """`submission.toml`, `records/`, `controls/`, and tensors under the names of their records.
+
+    `reconstructions/<id>.safetensors` is what the attack returned, to the byte: its hash is in
+    the record. For a defense, `releases/<sha256>.safetensors` is likewise what left the owner and
+    what the owner kept of it, so that nobody has to run the defense in order to judge.
+    """
+
+    def __init__(self, path: Path, cache: Path | None = None, *, releases: bool = False) -> None:
+        super().__init__(path)
+        self._cache = cache
+        self._releases = releases
+
+    @property
+    def description(self) -> Submission:
+        """What it says of itself."""
+        return read_submission(self.path)
+
+    @property
+    def there(self) -> bool:
+        """Whether there is a submission."""
+        with disk_errors(self.path):
+            return (self.path / FILE).is_file()
+
+    def reconstruction(self, record: RunRecord) -> Path:
+        """Where what an attack returned lies."""
+        return self.path / RECONSTRUCTIONS / f"{record.id}.safetensors"
+
+    def release(self, record: RunRecord) -> Path:
+        """Where what left the owner lies, if a defense is handed in."""
+        return self.path / RELEASES / f"{record.artifacts['release'].sha256}.safetensors"
+
+    def keep(self, record: RunRecord, instead: str = "") -> None:
+        """Keep a record, in place of the one with the id `instead`; its tensors come first."""
+        for path, stage, stored in self._tensors(record):
+            if not path.exists():
+                self._copy(path, stage, stored)
+        if instead != record.id:
+            self.drop(instead)
+        super().keep(record)
+
+    def drop(self, identity: str) -> None:
+        """Remove a record, its reconstruction and its picture, if they are there."""
+        with disk_errors(self.path):
+            if identity:
+                self.records.path(identity).unlink(missing_ok=True)
+                self.records.gallery(identity).unlink(missing_ok=True)
+                (self.path / RECONSTRUCTIONS / f"{identity}.safetensors").unlink(missing_ok=True)
+
+    def complete(self, record: RunRecord) -> bool:
+        """Whether a record has with it what it was judged on, if it was judged."""
+        with disk_errors(self.path):
+            return all(path.exists() for path, _, _ in self._tensors(record))
+
+    def obtainable(self, record: RunRecord) -> bool:
+        """Whether what a record was judged on is here, or in the cache."""
+        if self._cache is None:
+            return self.complete(record)
+        store = Store(self._cache)
+        return all(path.exists() or store.has(s, a.key) for path, s, a in self._tensors(record))
+
+    def _tensors(self, record: RunRecord) -> Iterable[tuple[Path, str, Stored]]:
+        """Files that belong to a record, each with the stage that made it."""
+        if "attack" not in record.artifacts:
+            return
+        yield self.reconstruction(record), "attack", record.artifacts["attack"]
+        if self._releases:
+            yield self.release(record), "release", record.artifacts["release"]
+
+    def _copy(self, path: Path, stage: str, stored: Stored) -> None:
+        assert self._cache
+        store = Store(self._cache)
+        with disk_errors(path):
+            data = store.tensors_path(stage, stored.key).read_bytes()
+        if hashlib.sha256(data).hexdigest() != stored.sha256:
+            raise IntegrityError(
+                f"{store.tensors_path(stage, stored.key)} is not what the record says; "
+                "`harness cache verify --remove` drops what is corrupt; then run the same command "
+                "again."
+            )
+        write_atomically(path, data)
+
+    def drop_strays(self, records: Iterable[RunRecord]) -> None:
+        """Remove releases that no record is of any more."""
+        wanted = {self.release(r) for r in records if "release" in r.artifacts}
+        with disk_errors(self.path):
+            for path in (self.path / RELEASES).glob("*.safetensors"):
+                if path not in wanted:
+                    path.unlink()
+
+
+def board_of(path: Path, name: str, named: str | None = None) -> BoardFolder:
+    """The board that a submission is for: the one it lies in, else the one `named`, else by name.
+
+    UsageError where it is another one or cannot be found.
+    """
+    around = path.absolute().parents
+    inside = len(around) > 1 and (around[1] / BOARD_FILE).is_file()
+    found = find_board(named) if named else BoardFolder(around[1]) if inside else find_board(name)
+    if found.board.name != name:
+        raise UsageError(
+            f"{path} is a submission to the board '{name}', not to '{found.board.name}' "
+            f"({found.path})."
+        )
+    return found

@@ -1,0 +1,261 @@
+"""Whether a record's numbers follow from one another: what editing one of them by hand breaks.
+
+A record's id says that nobody changed it since it was sealed; sealing is open to everyone. What
+is summed up stands beside what it sums up, though, and has to agree with it. Pure, and torch is
+not needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from harness.api.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from harness.record import RunRecord, Used
+    from harness.scoring.by_image import ByImage
+    from harness.scoring.intervals import Interval
+    from harness.scoring.summary import MetricScore
+    from harness.stages.utility import Accuracy, Utility
+
+ROUNDED = 1e-5
+"""Scores by image keep six digits: their sums may be off by this much of the largest of them."""
+EXACT = 1e-9
+"""What is computed from numbers of the record itself may be off by this much of them."""
+WOBBLE = 0.1
+"""Resampled bounds may be off by this share of their distance, lest a new scipy break a board."""
+
+
+def faults(record: RunRecord) -> list[str]:
+    """What of a record does not agree with the rest of it; nothing if all does."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):  # somebody may have written numbers that nobody can add
+        return _faults(record)
+
+
+def _faults(record: RunRecord) -> list[str]:
+    try:
+        found = [*_of_request(record), *_of_status(record)]
+    except UsageError as error:
+        return [f"what was asked for cannot be read: {error}"]
+    for name, score in record.privacy.items():
+        found += [f"{name}: {fault}" for fault in _of_score(score)]
+    found += _of_images(record)
+    if record.utility:
+        found += [f"utility: {fault}" for fault in _of_utility(record)]
+    return found
+
+
+def _of_request(record: RunRecord) -> Iterator[str]:
+    """What was asked for is what ran."""
+    from harness.selector import parse_one, parse_stack
+
+    request = record.request
+    asked = [selection.name for selection in parse_stack(request.defense)]
+    if asked != [used.name for used in record.defense]:
+        yield f"'{request.defense}' was asked for and {_names(record.defense)} ran"
+    ran = {
+        "attack": record.attack,
+        "dataset": record.dataset,
+        "victim": record.victim,
+        "space": record.space,
+    }
+    for kind, used in ran.items():
+        text = getattr(request, kind)
+        if parse_one(text).name != used.name:
+            yield f"the {kind} '{text}' was asked for and '{used.name}' ran"
+    if request.threat_model != record.threat_model:
+        yield f"the threat model is '{record.threat_model}', not '{request.threat_model}' as asked"
+    if record.seeds.get("seed") != request.seed:
+        yield f"the seed is {record.seeds.get('seed')}, not {request.seed} as asked"
+    if request.release not in (None, record.release_kind):
+        yield f"{record.release_kind} were released, not {request.release} as asked"
+
+
+def _names(used: tuple[Used, ...]) -> str:
+    return "'" + "+".join(each.name for each in used) + "'"
+
+
+def _of_status(record: RunRecord) -> Iterator[str]:
+    scored = bool(record.privacy or record.utility)
+    if record.status == "ok" and not scored:
+        yield "it says ok and has no scores"
+    if record.status != "ok" and (scored or not record.error):
+        yield f"it says {record.status} and has scores, or no reason"
+
+
+def _of_score(score: MetricScore) -> Iterator[str]:
+    """A summary against itself."""
+    if score.mean is None or score.null is None or score.gain is None:
+        if not score.unavailable or score.n:
+            yield "it has no mean, null and gain, and no reason why"
+        return
+    sign = 1 if score.leaks_more == "higher" else -1
+    if score.null_name not in score.nulls or not _same(score.nulls[score.null_name], score.null):
+        yield f"its null is not that of '{score.null_name}'"
+    elif not _same(max(sign * each for each in score.nulls.values()), sign * score.null):
+        yield f"'{score.null_name}' is not the best of its nulls"
+    if not _same(score.gain, sign * (score.mean - score.null)):
+        yield f"its gain {score.gain:.6g} is not what its mean has over its null"
+    for name, value, bounds in (
+        ("mean", score.mean, score.ci),
+        ("gain", score.gain, score.gain_ci),
+    ):
+        if bounds and not _within(value, bounds):
+            yield f"its {name} {value:.6g} is outside of its interval"
+
+
+def _of_images(record: RunRecord) -> Iterator[str]:
+    """Summaries against the scores by image that they sum up."""
+    if record.schema_.endswith(("/1", "/2", "/3")) or record.members:
+        return
+    scored = {name for name, score in record.privacy.items() if score.mean is not None}
+    shown = scored & record.by_image.keys()
+    if scored != shown:
+        yield f"there are no scores by image of {', '.join(sorted(scored - shown))}"
+    bounds = _resampled(record, sorted(shown))
+    for name in sorted(shown):
+        found = _of_metric(record.privacy[name], record.by_image[name], bounds.get(name))
+        yield from (f"{name}: {fault}" for fault in found)
+    lengths = {
+        len(column)
+        for kept in record.by_image.values()
+        for column in (kept.attack, kept.guess, kept.misplaced)
+        if column
+    }
+    if lengths - {record.splits.get("targets")}:
+        yield f"there are scores of {sorted(lengths)} images, not of its targets"
+
+
+def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) -> Iterator[str]:
+    import numpy as np
+
+    from harness.scoring.by_image import array
+
+    attack, guess = array(kept.attack), array(kept.guess)
+    if len(guess) != len(attack):
+        yield f"there are {len(attack)} scores and {len(guess)} guesses"
+        return
+    if (kept.leaks_more, kept.unit) != (score.leaks_more, score.unit):
+        yield "its scores by image have another direction or unit"
+    if score.n + score.undefined != len(attack) or np.isfinite(attack).sum() < score.n:
+        yield f"{score.n} of {len(attack)} images cannot be what it sums up"
+        return
+    if np.isfinite(attack).sum() == score.n:  # else some null alone has no value, and is not kept
+        yield from _sums(score, attack, guess)
+    if resampled and score.ci and _apart(resampled, score.ci):
+        yield f"its interval is not {_text(resampled)}, which its scores by image give"
+
+
+def _sums(
+    score: MetricScore, attack: NDArray[np.float64], guess: NDArray[np.float64]
+) -> Iterator[str]:
+    import numpy as np
+
+    there = np.isfinite(attack)
+    values, sign = attack[there], 1 if score.leaks_more == "higher" else -1
+    slack = ROUNDED * float(np.abs(np.append(values, guess[there])).max(initial=1e-3))
+    expected = {
+        "mean": float(values.mean()),
+        "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+        "median": float(np.median(values)),
+        "worst": sign * float((sign * values).max()),
+    }
+    for name, wanted in expected.items():
+        stated = getattr(score, name)
+        if stated is None or not abs(stated - wanted) <= slack:
+            yield f"its {name} {_shown(stated)} is not {wanted:.6g}, which its scores by image give"
+    at = score.worst_index
+    if at is None or not 0 <= at < len(attack) or not abs(attack[at] - expected["worst"]) <= slack:
+        yield f"image {at} is not the one that leaks most"
+    best = float((sign * guess[there]).mean())
+    if score.null is not None and sign * score.null > best + slack:
+        yield f"its null {score.null:.6g} is better than the best of its nulls image by image"
+
+
+def _resampled(record: RunRecord, names: list[str]) -> dict[str, Interval | None]:
+    """By metric, the bounds of its mean as the judge resamples them; not those of proportions."""
+    import numpy as np
+
+    from harness.rng import KeyedStream, board_key
+    from harness.scoring.by_image import array
+    from harness.scoring.intervals import mean_intervals
+    from harness.scoring.summary import PROPORTION
+
+    smooth = [name for name in names if record.privacy[name].unit != PROPORTION]
+    columns = [array(record.by_image[name].attack) for name in smooth]
+    if not columns or len({len(column) for column in columns}) > 1:
+        return {}
+    stream = KeyedStream(board_key(record.request.seed)).stream(stage="judge")
+    bounds = mean_intervals(np.stack(columns, axis=1), stream.stream(use="bootstrap"))
+    return dict(zip(smooth, bounds, strict=True))
+
+
+def _of_utility(record: RunRecord) -> Iterator[str]:
+    """An accuracy against its trainings, and these against the test images they were asked of."""
+    utility = record.utility
+    assert utility
+    yield from _chosen(utility)
+    for part in (utility.accuracies, utility.reference_accuracies):
+        for way, accuracy in part.items():
+            found = _of_accuracy(accuracy, utility.n, record.request.repeats)
+            yield from (f"{way}: {fault}" for fault in found)
+
+
+def _chosen(utility: Utility) -> Iterator[str]:
+    own = utility.accuracies.get(utility.inference)
+    if own is None or (own.mean, own.interval) != (utility.accuracy, utility.interval):
+        yield f"its accuracy {utility.accuracy:.6g} is not that of its inference"
+    stated = (utility.reference_accuracy, utility.reference_interval)
+    plain = utility.reference_accuracies.get("plain")
+    if plain and (plain.mean, plain.interval) != stated:
+        yield f"its reference {_shown(stated[0])} is not that of its trainings"
+
+
+def _of_accuracy(accuracy: Accuracy, n: int, repeats: int) -> Iterator[str]:
+    from harness.scoring.intervals import proportion_interval, t_interval
+
+    shares = accuracy.trainings
+    if len(shares) != repeats or n < 1:
+        yield f"{repeats} trainings were asked for, and it has {len(shares)}"
+        return
+    if not all(0 <= share <= 1 and _same(share * n, round(share * n)) for share in shares):
+        yield f"an accuracy is no share of {n} images"
+        return
+    if not _same(accuracy.mean, sum(shares) / len(shares)):
+        yield f"its mean {accuracy.mean:.6g} is not that of its trainings"
+    alone = len(shares) == 1
+    wanted = proportion_interval(round(shares[0] * n), n) if alone else t_interval(shares)
+    if wanted and accuracy.interval and _apart(wanted, accuracy.interval):
+        yield f"its interval is not {_text(wanted)}"
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=EXACT, abs_tol=EXACT)
+
+
+def _within(value: float, bounds: Interval) -> bool:
+    low, high = bounds
+    slack = WOBBLE * (high - low) + EXACT * (1 + abs(value))
+    return low - slack <= value <= high + slack
+
+
+def _apart(one: Interval, other: Interval) -> bool:
+    """Whether two intervals of one thing differ by more than resampling can."""
+    width = max(one[1] - one[0], EXACT)
+    slack = WOBBLE * width + ROUNDED * max(map(abs, one))
+    return not all(abs(a - b) <= slack for a, b in zip(one, other, strict=True))
+
+
+def _text(bounds: Interval) -> str:
+    return f"[{bounds[0]:.6g}, {bounds[1]:.6g}]"
+
+
+def _shown(value: float | None) -> str:
+    return "missing" if value is None else f"{value:.6g}"

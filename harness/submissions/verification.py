@@ -1,0 +1,272 @@
+"""Verifying records, boards and submissions: what holds, what differs, what nobody can tell.
+
+Hashes, schema, membership and sums need no torch; judging again and running again do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.api.errors import HarnessError, IntegrityError, UsageError
+from harness.boards.cells import cells_of, identity
+from harness.boards.folder import BoardFolder, find_board
+from harness.boards.protocol import FILE as BOARD_FILE
+from harness.challenge.files import refusals
+from harness.engines.observer import Observer
+from harness.store.records import Records
+from harness.submissions import membership
+from harness.submissions.cells import check_tracks
+from harness.submissions.comparison import judged_otherwise, outside, same_bits, unmeasured
+from harness.submissions.description import FILE as SUBMISSION_FILE
+from harness.submissions.description import Submission
+from harness.submissions.folder import SubmissionFolder, board_of
+from harness.submissions.membership import Wanted, json_files, wanted_of
+from harness.submissions.replay import fresh_cache, replay
+from harness.submissions.sums import faults
+from harness.submissions.verdict import Note, Verdict, What, broken, verdict
+
+if TYPE_CHECKING:
+    from harness.record import RunRecord
+
+Check = Callable[["RunRecord"], Iterable[Note]]
+
+
+@dataclass
+class Verifier:
+    """Verifies what lies under paths. `judge` and `rerun` say how far to go.
+
+    `board` is where submissions belong that do not lie in their board. Cells that are run again
+    share a cache, gone at the end.
+    """
+
+    root: Path
+    judge: bool = True
+    rerun: bool = False
+    board: str | None = None
+    observer: Observer = field(default_factory=Observer)
+    _open: ExitStack = field(default_factory=ExitStack)
+    _cache: Path | None = None
+
+    def __enter__(self) -> Verifier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def verify(self, text: str) -> Iterator[Verdict]:
+        """What becomes of each thing at a path, of all boards below it, or of a board by its name.
+
+        UsageError where there is nothing that can be verified.
+        """
+        path = Path(text)
+        with refusals(path):
+            is_file, is_folder = path.is_file(), path.is_dir()
+        if is_file:
+            yield self._file(path)
+        elif not is_folder or (path / BOARD_FILE).is_file():
+            yield from self._board(find_board(text))
+        elif (path / SUBMISSION_FILE).is_file():
+            folder = SubmissionFolder(path)
+            yield from self._submission(folder, self._board_of(folder))
+        elif boards := _boards_below(path):
+            for board in boards:
+                yield from self._board(BoardFolder(board))
+        else:
+            yield from self._records(path)
+
+    def _file(self, path: Path) -> Verdict:
+        """One record, with what lies around it."""
+        around = path.absolute().parents
+        if len(around) > 1 and around[0].name == "records":
+            if (around[1] / SUBMISSION_FILE).is_file():
+                folder = SubmissionFolder(around[1])
+                return self._submitted(folder, self._board_of(folder), path)
+            if (around[1] / BOARD_FILE).is_file():
+                return self._of_board(BoardFolder(around[1]), path)
+        return self._record(path)
+
+    def _records(self, folder: Path) -> Iterator[Verdict]:
+        """A folder of records."""
+        paths = json_files(folder) or json_files(folder / "records")
+        if not paths:
+            raise UsageError(
+                f"{folder} holds no records, nor {BOARD_FILE} or {SUBMISSION_FILE}: give a record, "
+                "a folder of records, a board or a submission."
+            )
+        yield from map(self._file, paths)
+
+    def _board(self, folder: BoardFolder) -> Iterator[Verdict]:
+        wanted = _identities(folder)
+        paths = json_files(folder.path / "records")
+        yield from (self._of_board(folder, path, wanted) for path in paths)
+        yield from map(_control, json_files(folder.controls))
+        for path in folder.submissions:
+            yield from self._nested(SubmissionFolder(path), folder)
+        notes = membership.of_board(_requested(folder, paths), wanted)
+        yield verdict("board", folder.path, folder.board.title, notes)
+
+    def _nested(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
+        """A submission among others: that nobody can read it must not hide the others."""
+        try:
+            yield from self._submission(folder, board)
+        except HarnessError as error:
+            yield verdict("submission", folder.path, "", [("broken", str(error))])
+
+    def _of_board(self, folder: BoardFolder, path: Path, wanted: set[str] | None = None) -> Verdict:
+        here = _identities(folder) if wanted is None else wanted
+        belongs = partial(membership.of_cell, wanted=here, board=folder.board)
+        return self._record(path, folder, belongs)
+
+    def _board_of(self, folder: SubmissionFolder) -> BoardFolder:
+        return board_of(folder.path, folder.description.board, self.board)
+
+    def _submission(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
+        told = folder.description
+        if told.board != board.board.name:
+            raise UsageError(f"{folder.path} is for the board '{told.board}'.")
+        check_tracks(board.board, told.tracks)
+        wanted = wanted_of(told, board)
+        paths = json_files(folder.path / "records")
+        yield from (self._submitted(folder, board, path, wanted) for path in paths)
+        yield from map(_control, json_files(folder.controls))
+        notes = [
+            *membership.of_description(folder, told, board),
+            *membership.of_files(folder, told, paths),
+            *membership.of_cells(told, set(_requested(folder, paths)), wanted),
+        ]
+        yield verdict("submission", folder.path, f"{told.kind} {told.what}", notes)
+
+    def _submitted(
+        self, folder: SubmissionFolder, board: BoardFolder, path: Path, wanted: Wanted | None = None
+    ) -> Verdict:
+        """A record of a submission, with the tensors that belong to it."""
+        told = folder.description
+        places = wanted_of(told, board) if wanted is None else wanted
+        here = {cell for place in places for cells in place for cell in cells}
+        return self._record(
+            path,
+            folder,
+            partial(membership.of_cell, wanted=here, board=board.board),
+            partial(membership.of_plugins, told=told),
+            partial(membership.of_tensors, folder, told),
+            partial(self._judged, folder, told),
+        )
+
+    def _record(self, path: Path, folder: BoardFolder | None = None, *checks: Check) -> Verdict:
+        """A record: its id, its sums, then each check as long as nothing is broken."""
+        title, notes = "", list[Note]()
+        try:
+            record = (folder or Records(path.parent)).load(path)
+            title = _title(record)
+            for check in (_summed, *checks, self._again):
+                notes += check(record)
+                if broken(notes):
+                    break
+        except IntegrityError as error:
+            notes.append(("broken", str(error).removeprefix(f"{path} ")))
+        return verdict("record", path, title, notes)
+
+    def _judged(
+        self, folder: SubmissionFolder, told: Submission, record: RunRecord
+    ) -> Iterator[Note]:
+        """What an attack returned, judged again; no plugin of the stranger runs."""
+        if not (self.judge and "attack" in record.artifacts and folder.complete(record)):
+            return
+        release = folder.release(record) if told.kind == "defense" else None
+        try:
+            notes = _rejudged(
+                record, folder.reconstruction(record), release, self.root, self.observer
+            )
+        except IntegrityError:
+            raise
+        except HarnessError as error:
+            notes = [("cannot", f"judging again: {error}")]
+        yield from notes
+
+    def _again(self, record: RunRecord) -> Iterator[Note]:
+        """A cell run again, in a cache where nothing was run before."""
+        if not self.rerun:
+            return
+        if self._cache is None:
+            self._cache = self._open.enter_context(fresh_cache(self.root))
+        try:
+            other = replay(record, self._cache, self.observer)
+        except IntegrityError:
+            raise
+        except HarnessError as error:
+            yield "cannot", f"running again: {error}"
+            return
+        yield _compared(record, other)
+
+
+def _rejudged(
+    record: RunRecord,
+    reconstruction: Path,
+    release: Path | None,
+    root: Path,
+    observer: Observer,
+) -> list[Note]:
+    from harness.evaluation import check_machine
+
+    check_machine("cpu")
+    from harness.engines.retrial import rejudge
+
+    found = rejudge(record, reconstruction, release, root, observer)
+    others = judged_otherwise(
+        record, found.privacy, found.by_image, found.findings, found.identification
+    )
+    missing = unmeasured(record.privacy, found.privacy)
+    notes: list[Note] = [("differs", f"judged again, {text}") for text in others]
+    notes += [("cannot", f"judging again by {text}") for text in missing]
+    return notes or [("ok", "judged again: the same")]
+
+
+def _compared(record: RunRecord, other: RunRecord) -> Note:
+    if same_bits(record, other):
+        return "ok", "run again: the same to the bit"
+    found = outside(record, other)
+    if found:
+        return "differs", f"run again, {'; '.join(found)}"
+    return "ok", "run again: within its intervals"
+
+
+def _boards_below(path: Path) -> list[Path]:
+    with refusals(path):
+        return sorted(board.parent for board in path.glob(f"*/{BOARD_FILE}"))
+
+
+def _identities(folder: BoardFolder) -> set[str]:
+    return {cell.identity for cell in cells_of(folder.board)}
+
+
+def _requested(folder: BoardFolder, paths: Iterable[Path]) -> list[str]:
+    """The cells that records are of; what is wrong with a record is said of it elsewhere."""
+    found = []
+    for path in paths:
+        try:
+            found.append(identity(folder.load(path).request))
+        except IntegrityError:
+            continue
+    return found
+
+
+def _summed(record: RunRecord) -> list[Note]:
+    return [("broken", fault) for fault in faults(record)]
+
+
+def _control(path: Path) -> Verdict:
+    what: What = "control"
+    try:
+        return verdict(what, path, "", membership.of_report(path))
+    except IntegrityError as error:
+        return verdict(what, path, "", [("broken", str(error).removeprefix(f"{path} "))])
+
+
+def _title(record: RunRecord) -> str:
+    seed = f", seed {record.request.seed}" if record.request.seed else ""
+    return f"{record.request.defense} × {record.request.attack}{seed}"

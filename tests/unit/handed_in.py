@@ -1,0 +1,168 @@
+"""A small board with records and a submission to it, made by hand: nothing has run, no torch."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.api.specs import Control
+from harness.boards.cells import BoardCell, cells_of
+from harness.boards.folder import BoardFolder
+from harness.boards.protocol import FILE as BOARD_FILE
+from harness.control import ControlReport, ControlResult
+from harness.record import RunRecord, Stored, Used
+from harness.rng import KeyedStream, board_key
+from harness.scoring.by_image import by_image
+from harness.scoring.summary import Values, summarise
+from harness.selector import parse_one, parse_stack
+from harness.stages.utility import Right, summed_up
+from harness.submissions.cells import places
+from harness.submissions.description import Plugin, Submission, protocol_of, write_submission
+from harness.submissions.folder import SubmissionFolder
+
+TOML = """
+name = "small"
+title = "A small board"
+
+[options]
+dataset = "fashion-mini"
+private_size = 40
+targets = 8
+metrics = "snr_db,ssim"
+threads = 1
+
+[[tracks]]
+name = "once"
+title = "Encodings"
+defenses = ["none", "mixup[k=2]"]
+cells = [{ attacks = ["linear", "identity"] }, { attacks = ["linear"], seeds = [1] }]
+"""
+CELLS = 6
+TARGETS = 8
+
+
+def used(name: str) -> Used:
+    """A plugin as it ran."""
+    return Used(name=name, version="1", distribution="d", source_sha256="0" * 64, config={})
+
+
+def scores(seed: int) -> dict[str, Values]:
+    """Two metrics of eight images, and their nulls."""
+    draw = np.random.default_rng(seed)
+    nulls = {"mean_image": draw.normal(1, 1, TARGETS), "class_mean": draw.normal(3, 1, TARGETS)}
+    return {
+        "snr_db": Values(draw.normal(9, 2, TARGETS), nulls, "higher", "dB"),
+        "ssim": Values(draw.uniform(0.5, 0.9, TARGETS), {"m": np.full(TARGETS, 0.1)}, "higher"),
+    }
+
+
+def measured(seed: int) -> dict[str, Any]:
+    """What a record says of such scores: summed up by the judge's own arithmetic."""
+    values = scores(seed)
+    stream = KeyedStream(board_key(seed)).stream(stage="judge").stream(use="bootstrap")
+    privacy = summarise(values, stream)
+    attack = {name: each.attack.tolist() for name, each in values.items()}
+    guess = {
+        name: np.max(list(each.nulls.values()), axis=0).tolist() for name, each in values.items()
+    }
+    right = Right(inference="plain", counts={"plain": 30}, chance=0.1, n=40)
+    return {
+        "privacy": privacy,
+        "by_image": by_image(privacy, attack, guess, {}),
+        "utility": summed_up([right], [right]),
+    }
+
+
+def record_of(cell: BoardCell, returned: bytes = b"", released: bytes = b"") -> RunRecord:
+    """A record that answers a cell; `returned` is what its attack brought back."""
+    request = cell.request
+    kept = {"attack": returned, "release": released}
+    return RunRecord(
+        status="ok",
+        request=request,
+        defense=tuple(used(each.name) for each in parse_stack(request.defense)),
+        attack=used(parse_one(request.attack).name),
+        dataset=used(request.dataset),
+        victim=used(request.victim),
+        space=used(request.space),
+        threat_model=request.threat_model,
+        release_kind="encodings",
+        splits={"private": 40, "targets": TARGETS},
+        seeds={"seed": request.seed, "owner_key": "derived from the seed"},
+        device="cpu",
+        threads=1,
+        artifacts={
+            name: Stored(key="k", sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+            for name, data in kept.items()
+        },
+        timing={"attack": 1.0},
+        created="2026-01-01T00:00:00+00:00",
+        **measured(request.seed),
+    ).sealed()
+
+
+def report() -> ControlReport:
+    """A control that was passed."""
+    control = Control("none", "fashion-mini", "snr_db", 40.0)
+    result = ControlResult(
+        control=control, reached=50.0, leaks_more="higher", passed=True, status="ok"
+    )
+    return ControlReport(
+        written="linear",
+        attack=used("linear"),
+        preset="quick",
+        seed=0,
+        results=(result,),
+        passed=True,
+    ).sealed()
+
+
+def make_board(path: Path) -> BoardFolder:
+    """The board, every cell with a record, and a control's report."""
+    path.mkdir(parents=True)
+    (path / BOARD_FILE).write_text(TOML, encoding="utf-8")
+    folder = BoardFolder(path)
+    for cell in cells_of(folder.board):
+        folder.keep(record_of(cell))
+    folder.keep_control(report())
+    return folder
+
+
+def submit(board: BoardFolder, what: str = "mixup[k=4]") -> SubmissionFolder:
+    """A defense handed in to it, with everything that belongs to it."""
+    folder = SubmissionFolder(board.path / "submissions" / "mine")
+    found = places(board.board, "defense", what, ["once"])
+    cells = [cell for (same,) in found for cell in same]
+    records = [record_of(cell, b"returned", b"released") for cell in cells]
+    for record in records:
+        folder.reconstruction(record).parent.mkdir(parents=True, exist_ok=True)
+        folder.reconstruction(record).write_bytes(b"returned")
+        folder.release(record).parent.mkdir(exist_ok=True)
+        folder.release(record).write_bytes(b"released")
+        folder.keep(record)
+    plugin = used("mixup").model_dump(include=set(Plugin.model_fields))
+    write_submission(folder.path, described(board, what, records, Plugin(**plugin)))
+    return folder
+
+
+def described(
+    board: BoardFolder, what: str, records: list[RunRecord], plugin: Plugin
+) -> Submission:
+    """What a submission of these records says of itself."""
+    return Submission(
+        name="mine",
+        kind="defense",
+        what=what,
+        authors="A. Stranger",
+        paper='"quoted" \\ – ünïcode',
+        license="CC0-1.0",
+        board="small",
+        protocol_sha256=protocol_of(board.board),
+        tracks=("once",),
+        missing=0,
+        records=tuple(sorted(record.id for record in records)),
+        plugins=(plugin,),
+    )
