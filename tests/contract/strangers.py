@@ -18,6 +18,21 @@ SMALL = (
 )
 """A cell of a few seconds; it still needs a dataset."""
 
+ASKING = """
+import json, sys
+from dataclasses import asdict
+from harness.testing.catalogue import checks_of
+from harness.testing.subject import find
+from harness.testing.trial import ask
+
+def result(plugin, name):
+    subject = find(plugin)
+    (check,) = (check for check in checks_of(subject.group) if check.name == name)
+    return asdict(ask(check, subject))
+
+print(json.dumps([result(*asked) for asked in json.loads(sys.argv[1])]))
+"""
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -41,15 +56,16 @@ class Machine:
 
     def harness(self, *arguments):
         """One command, as typed."""
-        return self._python("-m", "harness", *arguments)
+        return self.python("-m", "harness", *arguments)
 
     def series(self, commands):
         """Several commands, each as typed, in one process: torch is imported once."""
-        ran = self._python(__file__, json.dumps(commands))
+        ran = self.python(__file__, json.dumps(commands))
         assert ran.code == 0, ran.err
         return [Ran(**outcome) for outcome in ran.json]
 
-    def _python(self, *arguments):
+    def python(self, *arguments):
+        """Python with these arguments, and what it left."""
         done = subprocess.run(
             [sys.executable, *arguments],
             env={
@@ -66,9 +82,15 @@ class Machine:
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
+    def checked(self, asked):
+        """What checks find, by plugin and check; in one process, for plugins that do not hang."""
+        ran = self.python("-c", ASKING, json.dumps(asked))
+        assert ran.code == 0, ran.err
+        return dict(zip(asked, ran.json, strict=True))
+
     def left_behind(self):
         """Scratch files, and processes that were started with these folders on their path."""
-        files = list((self.cache / "tmp").iterdir())
+        files = list((self.cache / "tmp").glob("*"))
         return files + [p for p in psutil.process_iter() if self._is_ours(p)]
 
     def _is_ours(self, process):

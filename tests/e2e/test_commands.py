@@ -15,6 +15,8 @@ from commandline import PRIVACY, complaint, environment, harness, record, succee
 COMMANDS = [
     ["evaluate"],
     ["control"],
+    ["new-plugin"],
+    ["check"],
     ["challenge"],
     ["challenge", "make"],
     ["challenge", "solve"],

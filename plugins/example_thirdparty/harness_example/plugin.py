@@ -17,6 +17,9 @@ from harness.api import (
     hookimpl,
 )
 
+SMALL = {"victim": "mlp", "private_size": 12, "public_size": 40, "test_size": 20}
+"""Options of the cells that attacks must break: enough images to tell, few enough for seconds."""
+
 
 class BlurConfig(Config):
     """How strongly images are blurred."""
@@ -115,6 +118,7 @@ def harness_attacks() -> list[AttackSpec]:
             factory="harness_example.attacks:FeatureMean",
             config=FeatureMeanConfig,
             needs=(frozenset({Channel.FEATURES, Channel.FEATURE_ENCODER, Channel.PUBLIC}),),
+            controls=(Control("none", "stripes", "snr_db", 3.0, SMALL | {"public_size": 400}),),
             formula="x^ = mean of the public p with the smallest ‖h(p) - h(x)‖",
             weaknesses=("shows nothing that the public pool does not hold",),
             example="featuremean[neighbours=3]",
@@ -126,6 +130,7 @@ def harness_attacks() -> list[AttackSpec]:
             reference="Phong et al. 2018, IEEE TIFS 13(5), section III",
             factory="harness_example.attacks:FirstLayer",
             needs=(frozenset({Channel.GRADIENTS}),),
+            controls=(Control("none", "stripes", "snr_db", 40.0, SMALL),),
             formula="∂L/∂W = δ xᵀ and ∂L/∂b = δ, so x^ = Wgradᵀ δ / ‖δ‖²",
             weaknesses=(
                 "needs a first layer that is linear with a bias (victim mlp)",
@@ -140,6 +145,15 @@ def harness_attacks() -> list[AttackSpec]:
             reference="nearest neighbour",
             factory="harness_example.attacks:Lookup",
             needs=(frozenset({Channel.ENCODINGS, Channel.SOURCES, Channel.CANDIDATES}),),
+            controls=(
+                Control(
+                    "blur",
+                    "stripes",
+                    "identification.top1",
+                    0.8,
+                    SMALL | {"threat_model": "candidates"},
+                ),
+            ),
             formula="score(target, candidate) = -‖x~ - candidate‖",
             weaknesses=("compares pixels: random signs or much noise defeat it",),
             example="--threat-model candidates --attack lookup",

@@ -57,5 +57,5 @@ def harness_defenses():
             factory=_class(name),
             stage=Stage.ENCODING,
         )
-        for name in ("fails-to-encode", "encodes-too-few", "encodes-nan")
+        for name in ("fails-to-encode", "encodes-too-few", "encodes-nan", "kills-its-owner")
     ]

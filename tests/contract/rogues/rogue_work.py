@@ -171,6 +171,11 @@ class FailsToEncode(BadEncoder):
         raise RuntimeError("no image like that")
 
 
+class KillsItsOwner(BadEncoder):
+    def spoil(self, images):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 class EncodesTooFew(BadEncoder):
     def spoil(self, images):
         return images[1:]

@@ -1,0 +1,63 @@
+"""`harness new-plugin`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import epilog, json_option
+
+STAGES = ("encoding", "training", "gradient")
+
+
+@click.command(
+    "new-plugin",
+    epilog=epilog(
+        "harness new-plugin defense fog",
+        "harness new-plugin defense quiet --stage gradient --into ~/plugins",
+        "harness new-plugin attack unmix",
+    ),
+)
+@click.argument("kind", type=click.Choice(["defense", "attack"]))
+@click.argument("name")
+@click.option(
+    "--stage", type=click.Choice(STAGES), help="Where a defense works.  [default: encoding]"
+)
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="The folder that gets the package's.  [default: the current one]",
+)
+@json_option
+def command(kind: str, name: str, stage: str | None, into: Path, as_json: bool) -> None:
+    """Write the package of a defense or attack of your own.
+
+    It installs as it is, passes `harness check`, and has one place for the idea: the marked lines
+    of `defense.py` or `attack.py`. A small board of its own lies beside it.
+    """
+    from harness.api.errors import UsageError
+    from harness.authoring.naming import name_plugin
+    from harness.authoring.package import write_package
+
+    if kind == "attack" and stage:
+        raise UsageError("--stage says where a defense works; an attack reads what leaves.")
+    naming = name_plugin("attack" if kind == "attack" else "defense", name)
+    chosen = "" if kind == "attack" else stage or STAGES[0]
+    written = write_package(naming, into, chosen)
+    folder = into / naming.distribution
+    if as_json:
+        _print_json(folder, written)
+        return
+    for path in written:
+        click.echo(f"  {path}")
+    click.echo(f"Your idea goes into {folder / 'src' / naming.package / kind}.py. Then:")
+    for line in (f"cd {folder}", "pip install -e . pytest", f"harness check {name}", "pytest"):
+        click.echo(f"  {line}")
+
+
+def _print_json(folder: Path, written: list[Path]) -> None:
+    import json
+
+    click.echo(json.dumps({"folder": str(folder), "files": [str(path) for path in written]}))

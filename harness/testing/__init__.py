@@ -1,0 +1,14 @@
+"""The conformance kit: whether a plugin keeps its contract, for its author's own tests.
+
+```python
+@pytest.mark.parametrize("check", checks_for("blur"), ids=str)
+def test_it_keeps_the_contract(check):
+    check.hold()
+```
+"""
+
+from harness.testing.examination import conforms, examine
+from harness.testing.pytests import checks_for
+from harness.testing.result import Report, Result
+
+__all__ = ["Report", "Result", "checks_for", "conforms", "examine"]

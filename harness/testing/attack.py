@@ -1,0 +1,213 @@
+"""Checks of attacks, each through the true view and the true judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from harness.api import (
+    AttackSpec,
+    CellFailed,
+    Channel,
+    Config,
+    HarnessError,
+    ReleaseKind,
+)
+from harness.api.errors import ChannelNotGranted
+from harness.api.knowledge import CARRIED, release_kind
+from harness.engines.court import privacy_of
+from harness.plan import AttackPlan
+from harness.store import Artifact
+from harness.testing.kit import CASES, known
+from harness.testing.refusal import refusal
+from harness.testing.result import Unanswered, Violation
+from harness.testing.subject import find
+from harness.testing.watch import ENGINE, TORCH, different, forgetful, unmoved
+from harness.testing.workbench import Hand, Workbench, asked, workbench
+
+if TYPE_CHECKING:
+    from harness.testing.subject import Subject
+
+TAKEN_OVER = {
+    *("victim", "release", "rounds", "threat_model", "targets_from"),
+    *("batch_size", "bn_mode", "victim_epochs"),
+}
+"""Options that the kit's cell takes over from an attack's first control."""
+ROUNDS = 8
+TARGETS = 8
+DEFAULT = "informed"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an attack brought back from the kit's images, what it scored, and what it took."""
+
+    tensors: dict[str, Tensor]
+    score: str
+    seconds: float
+
+
+def cell_of(subject: Subject, case: str = "grey", kind: ReleaseKind | None = None) -> Any:
+    """Options of the cell that an attack is checked in: its first control's, on the kit's images.
+
+    With `kind`, the plain cell of that kind of release.
+    """
+    if not subject.spec.needs:
+        raise Unanswered("it is made of other attacks, which are checked one by one")
+    common = {
+        "attack": subject.text,
+        "only": "privacy",
+        "seconds": subject.seconds,
+        "targets": min(TARGETS, CASES[case].private),
+    }
+    return asked(case, **common, **_setting(subject.spec, kind))
+
+
+def _setting(spec: AttackSpec, kind: ReleaseKind | None) -> dict[str, Any]:
+    """The defense, and how the release is made and known."""
+    needs = next(n for n in spec.needs if kind in (None, release_kind(n)))
+    several = 2 if release_kind(needs) is ReleaseKind.ENCODINGS else 1
+    plain = {
+        "defense": "none",
+        "release": release_kind(needs).value,
+        "rounds": max(several, spec.fewest_rounds),
+        "threat_model": _granting(needs),
+    }
+    if kind is not None or not spec.controls:
+        return plain
+    control = spec.controls[0]
+    own = {name: value for name, value in control.options.items() if name in TAKEN_OVER}
+    rounds = max(min(own.get("rounds", several), ROUNDS), spec.fewest_rounds)
+    return {**plain, **own, "defense": control.defense, "rounds": rounds}
+
+
+def _granting(needs: frozenset[Channel]) -> str:
+    """The default threat model, or the first that grants these channels."""
+    models = sorted(known().specs("threat_models"), key=lambda m: (m.name != DEFAULT, m.name))
+    carried = needs & CARRIED[release_kind(needs)]
+    fit = [model.name for model in models if carried <= model.grants]
+    if not fit:
+        raise Violation(
+            f"no threat model grants {', '.join(sorted(needs))}",
+            "list in `needs` what the attack cannot do without, and the rest in `optional`",
+        )
+    return str(fit[0])
+
+
+@cache
+def _first(text: str, seconds: float) -> Answer:
+    """The answer of the first run, which several checks look at."""
+    with workbench(cell_of(find(text, "attacks", seconds))) as bench:
+        return _answer(bench, bench.plan)
+
+
+def _answer(bench: Workbench, chosen: AttackPlan) -> Answer:
+    try:
+        tensors = bench.answer(chosen)
+    except ChannelNotGranted as error:
+        raise Violation(
+            str(error), "list it in `needs` or `optional`, and ask `view.has` of an optional one"
+        ) from error
+    score = _score(bench.court.judged(chosen))
+    return Answer(tensors, score, sum(bench.hands.times))
+
+
+def _score(judged: Artifact) -> str:
+    score = privacy_of(judged).get("snr_db")
+    if score is None or score.mean is None:
+        return "claims"
+    return f"snr_db {score.mean:.1f}, best null {score.null:.1f}"
+
+
+def answers(subject: Subject) -> str:
+    """What comes back can be judged, and is float32."""
+    answer = _first(subject.text, subject.seconds)
+    images = answer.tensors.get("images")
+    if images is not None and images.dtype != torch.float32:
+        raise Violation(f"images are {str(images.dtype).removeprefix('torch.')}, not float32")
+    return f"{', '.join(sorted(answer.tensors))}: {answer.score}"
+
+
+def keeps_its_budget(subject: Subject) -> str:
+    """It ends within the seconds that it is told."""
+    taken = _first(subject.text, subject.seconds).seconds
+    if taken > subject.seconds:
+        raise Violation(f"it took {taken:.0f} s, and was told {subject.seconds:g}")
+    return f"{taken:.1f} s of {subject.seconds:g}"
+
+
+def needs_no_more(subject: Subject) -> str:
+    """Each alternative of its needs is enough, without anything optional."""
+    cells = []
+    for needs in subject.spec.needs:
+        kind = release_kind(needs)
+        with workbench(_bare_cell(subject, kind)) as bench:
+            cells.append(f"{kind} alone: {_alone(subject, bench, needs)}")
+    return "; ".join(cells)
+
+
+def _alone(subject: Subject, bench: Workbench, needs: frozenset[Channel]) -> str:
+    """What it scores when it is given what it needs."""
+    chosen = replace(bench.plan, channels=needs | _demanded(subject))
+    try:
+        return _answer(bench, chosen).score
+    except (CellFailed, Violation) as error:
+        raise Violation(f"with {', '.join(sorted(chosen.channels))} alone: {error}") from error
+
+
+def _bare_cell(subject: Subject, kind: ReleaseKind) -> Any:
+    """The cell of the control where it is of this kind, else the plain one."""
+    first = release_kind(subject.spec.needs[0])
+    return cell_of(subject) if kind is first else cell_of(subject, kind=kind)
+
+
+def _demanded(subject: Subject) -> frozenset[Channel]:
+    config = subject.plugin.config
+    return config.demands() if isinstance(config, Config) else frozenset()
+
+
+def deterministic(subject: Subject) -> str:
+    """The same view gives the same bytes."""
+    first = _first(subject.text, subject.seconds)
+    with workbench(cell_of(subject)) as bench:
+        again = bench.answer(bench.plan)
+    wrong = different(first.tensors, again)
+    if wrong:
+        raise Violation(f"two runs on one view differ in {', '.join(wrong)}")
+    return "two runs on one view give the same bytes"
+
+
+def leaves_the_world_alone(subject: Subject) -> str:
+    """Global state stays as it was, but for torch's generator, which is seeded for the attack."""
+    with workbench(cell_of(subject)) as bench, unmoved(TORCH):
+        bench.answer(bench.plan)
+    return "no global state was moved"
+
+
+def copes_with(subject: Subject, case: str) -> str:
+    """Data out of the ordinary is answered, or refused in a sentence of the attack's own."""
+    with workbench(cell_of(subject, case)) as bench:
+        try:
+            return _answer(bench, bench.plan).score
+        except HarnessError as error:
+            return refusal(error)
+
+
+def forgets(subject: Subject) -> str:
+    """Attacks leave nothing behind in their process."""
+    return forgetful(lambda _: _run(subject), ENGINE)
+
+
+def _run(subject: Subject) -> None:
+    with workbench(cell_of(subject)) as bench:
+        bench.answer(bench.plan)
+
+
+def run_with(subject: Subject, hand: type[Hand]) -> None:
+    """Let the attack at the release by another hand."""
+    with workbench(cell_of(subject), hand=hand) as bench:
+        bench.answer(bench.plan)

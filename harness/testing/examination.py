@@ -1,0 +1,159 @@
+"""All checks of one plugin, each watched: what hangs, dies or hoards is ended and reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from harness.api.errors import CellFailed, CellTimedOut, UsageError, nearest
+from harness.api.plugins import silent
+from harness.api.view import Budget
+from harness.engines.observer import Observer
+from harness.store import cache_root
+from harness.store.paths import scratch_folder
+from harness.testing.catalogue import Check, checks_of
+from harness.testing.result import Report, Result
+from harness.testing.subject import SECONDS, Subject, find
+from harness.worker.process import AttackProcess
+
+MEGABYTES = 8192
+GRACE = 15.0
+"""Seconds that a check may take for itself, beside the plugin's."""
+STOPPED = "look at budget.seconds, and let no loop wait for what may never come"
+DIED = "let it raise an error that says what is wrong"
+
+
+def examine(
+    text: str,
+    kind: str | None = None,
+    *,
+    seconds: float = SECONDS,
+    only: Collection[str] = (),
+    skip: Collection[str] = (),
+    observer: Observer | None = None,
+) -> Report:
+    """Check the plugin that `text` selects.
+
+    `seconds` is the budget of an attack, and of anything else. UsageError where there is no such
+    plugin or check.
+    """
+    subject = find(text, kind, seconds)
+    checks = _chosen(subject, only, skip)
+    if find_spec("torch") is None:
+        raise UsageError(
+            "A plugin is checked at work, which needs torch, and that is not installed."
+        )
+    observer = observer or Observer()
+    results: list[Result] = []
+    with observer.stage(f"check {subject.name}") as progress:
+        for result in _results(subject, checks):
+            results.append(result)
+            progress(len(results), len(checks), result.check)
+    origin = subject.origin
+    return Report(
+        kind=subject.kind,
+        plugin=subject.text,
+        version=subject.spec.version,
+        distribution=f"{origin.distribution} {origin.version}",
+        results=tuple(results),
+    )
+
+
+def _chosen(subject: Subject, only: Collection[str], skip: Collection[str]) -> list[Check]:
+    checks = {check.name: check for check in checks_of(subject.group)}
+    for name in (*only, *skip):
+        if name not in checks:
+            raise UsageError(
+                f"There is no check '{name}' of {subject.group}.{nearest(name, checks)}"
+            )
+    return [c for n, c in checks.items() if (not only or n in only) and n not in skip]
+
+
+def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
+    """One after another; when one was ended, the rest of what runs the plugin is left out."""
+    from harness.testing.trial import ask
+
+    ended = ""
+    with _bench(subject) as bench:
+        for check in checks:
+            if ended:
+                yield Result(check.name, "skipped", f"not asked: '{ended}' had to be ended")
+            elif check.here:
+                yield ask(check, subject)
+            else:
+                result = bench.result(check)
+                yield result
+                ended = check.name if bench.ended else ""
+
+
+@contextmanager
+def _bench(subject: Subject) -> Iterator[_Bench]:
+    """A place to ask checks, cleared when it is left."""
+    from harness.engines.attacker import desks
+
+    with scratch_folder(desks(), "checks") as folder:
+        bench = _Bench(subject, folder)
+        try:
+            yield bench
+        finally:
+            bench.close()
+
+
+class _Bench:
+    """A process that asks the checks, started with the first of them."""
+
+    def __init__(self, subject: Subject, folder: Path) -> None:
+        self.subject = subject
+        self.ended = False
+        """Whether the last check had to be ended, or ended its process."""
+        self._folder = folder
+        self._process: AttackProcess | None = None
+
+    def close(self) -> None:
+        """End the process and whatever it started."""
+        if self._process:
+            self._process.close()
+
+    def result(self, check: Check) -> Result:
+        """What becomes of a check, whatever it does to its process."""
+        limit = self.subject.seconds * check.runs + GRACE
+        out = self._folder / f"{check.name}.json"
+        try:
+            self._ask(check, out, limit)
+        except CellTimedOut:
+            self.ended = True
+            return Result(check.name, "failed", f"it did not end within {limit:g} s", STOPPED)
+        except CellFailed as error:
+            self.ended = True
+            return Result(check.name, "failed", _first_line(error), DIED)
+        return Result(**json.loads(out.read_text(encoding="utf-8")))
+
+    def _ask(self, check: Check, out: Path, limit: float) -> None:
+        if self._process is None:
+            self._process = AttackProcess(self._folder / "log", threads=1)
+        subject = self.subject
+        job = {
+            "action": "check",
+            "kind": subject.kind,
+            "plugin": subject.text,
+            "seconds": subject.seconds,
+            "check": check.name,
+            "cache": str(cache_root()),
+            "out": str(out),
+        }
+        self._process.ask(job, Budget(limit, MEGABYTES, 1), silent)
+
+
+def _first_line(error: Exception) -> str:
+    """Of an attack the engine speaks; here it may be any plugin."""
+    first = str(error).partition("\n")[0]
+    return first.replace("the attack's", "its").replace("the attack", "it")
+
+
+def conforms(text: str, kind: str | None = None, *, seconds: float = SECONDS) -> None:
+    """Check a plugin; AssertionError lists what must be fixed."""
+    failed = examine(text, kind, seconds=seconds).failed
+    assert not failed, "\n".join(map(str, failed))

@@ -1,0 +1,131 @@
+"""Checks of metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from harness.api import Metric, MetricSpec, Samples, Scene
+from harness.assets import folder
+from harness.registry import load_factory
+from harness.store import cache_root
+from harness.testing.kit import CASES, CaseName, Kit, KitConfig
+from harness.testing.result import Unanswered, Violation
+from harness.testing.watch import forgetful, same, unmoved, untouched
+
+if TYPE_CHECKING:
+    from harness.testing.subject import Subject
+
+CPU = torch.device("cpu")
+SLACK = 1e-6
+
+
+class Court:
+    """A metric with what it knows of one of the kit's collections, and the truth to score."""
+
+    def __init__(self, subject: Subject, case: str = "colour") -> None:
+        held = Kit(KitConfig(case=_known(case))).load(folder((), cache_root()))
+        private = CASES[case].private
+        own, public = held.train[:private].unit(), held.train[private:]
+        scene = Scene(
+            scale=held.scale,
+            device=CPU,
+            assets=folder(subject.spec.assets, cache_root()),
+            decoys=held.test.unit().images,
+            public=Samples(public.images, public.labels),
+            labels=own.labels,
+            classes=len(held.classes),
+        )
+        self.truth = own.images
+        self.metric: Metric = load_factory(subject.spec, subject.origin)(scene)
+        reason = self.metric.unavailable(tuple(self.truth.shape[1:]))
+        if reason:
+            raise Unanswered(reason)
+
+    def of(self, images: Tensor) -> Tensor:
+        """Scores of images against the truth."""
+        values = self.metric.score(images, self.truth)
+        if values.shape != (len(self.truth),) or values.dtype != torch.float64:
+            raise Violation(
+                f"score returned {list(values.shape)} {values.dtype}; "
+                f"wanted [{len(self.truth)}] float64"
+            )
+        if bool(values.isinf().any()):
+            raise Violation("score returned infinite values")
+        return values
+
+    @property
+    def strangers(self) -> Tensor:
+        """Noise in place of the truth."""
+        return torch.rand(self.truth.shape, generator=torch.Generator().manual_seed(9))
+
+
+def _known(case: str) -> CaseName:
+    return next(name for name in CaseName.__args__ if name == case)  # type: ignore[attr-defined]
+
+
+def scores(subject: Subject) -> str:
+    """A number for each image; both sides stay as they were."""
+    court = Court(subject)
+    images = court.strangers
+    with untouched(images=images, truth=court.truth):
+        values = court.of(images)
+    return f"noise scores {values.nanmean():.4g} {subject.spec.unit}".strip()
+
+
+def knows_the_truth(subject: Subject) -> str:
+    """The truth itself leaks more than noise."""
+    court = Court(subject)
+    spec: MetricSpec = subject.spec
+    truth, noise = (float(court.of(x).nanmean()) for x in (court.truth, court.strangers))
+    better = truth > noise if spec.leaks_more == "higher" else truth < noise
+    if not better:
+        said = f"though {spec.leaks_more} leaks more"
+        raise Violation(f"the truth scores {truth:.4g} and noise {noise:.4g}, {said}")
+    return f"the truth scores {truth:.4g}, noise {noise:.4g}"
+
+
+def in_range(subject: Subject) -> str:
+    """Scores are within the declared range."""
+    court = Court(subject)
+    low, high = subject.spec.range
+    for images in (court.truth, court.strangers, torch.zeros_like(court.truth)):
+        values = court.of(images)
+        values = values[~values.isnan()]
+        if bool((values < low - SLACK).any()) or bool((values > high + SLACK).any()):
+            raise Violation(
+                f"scores from {values.min():.4g} to {values.max():.4g}, beyond {low:g}..{high:g}"
+            )
+    return f"within {low:g}..{high:g}"
+
+
+def deterministic(subject: Subject) -> str:
+    """The same pair has the same score."""
+    one, other = Court(subject), Court(subject)
+    if not same(one.of(one.strangers), other.of(other.strangers)):
+        raise Violation("the same images score otherwise the second time")
+    return "the same images score the same"
+
+
+def leaves_the_world_alone(subject: Subject) -> str:
+    """No global state is moved."""
+    with unmoved():
+        court = Court(subject)
+        court.of(court.strangers)
+    return "no global state was moved"
+
+
+def copes_with(subject: Subject, case: str) -> str:
+    """Data out of the ordinary is scored, or `unavailable` says why not."""
+    court = Court(subject, case)
+    values = court.of(court.strangers)
+    undefined = int(values.isnan().sum())
+    return f"{len(values) - undefined} of {len(values)} images have a score"
+
+
+def forgets(subject: Subject) -> str:
+    """Scores leave nothing behind."""
+    court = Court(subject)
+    return forgetful(lambda _: court.of(court.strangers))

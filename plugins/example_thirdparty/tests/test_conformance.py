@@ -1,0 +1,22 @@
+"""Whether the package keeps the harness's contract: what `harness check` asks, plugin by plugin."""
+
+import pytest
+
+from harness.testing import checks_for
+
+PLUGINS = (
+    *("blur", "smallhidden", "clip"),
+    *("sharpen", "featuremean", "firstlayer", "lookup"),
+    *("stripes", "max_error", "corners"),
+)
+PROMISES = [(name, promise) for name in PLUGINS for promise in checks_for(name)]
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [promise for _, promise in PROMISES],
+    ids=[f"{name}-{promise}" for name, promise in PROMISES],
+)
+def test_it_keeps_the_contract(promise):
+    """One check of one plugin."""
+    promise.hold()
