@@ -186,3 +186,18 @@ def test_a_class_that_nobody_has_is_the_mean_of_all():
     view = replace(view, shared={f"gaussian-prior.{k}": v for k, v in learned.items()})
     means = attack(ClassMeans(ClassMeansConfig()), view).claims["class_means"][3]
     assert torch.allclose(means.flatten(), learned["mean"], atol=0.1)
+
+
+def test_a_class_that_no_label_names_keeps_what_was_known_of_it():
+    gram, pull = torch.diag(torch.tensor([4.0, 0.0])), torch.tensor([[8.0, 4.0], [0.0, 0.0]])
+    known = Belief(
+        means=torch.tensor([[1.0, 1.0], [5.0, 6.0]]),
+        origin=torch.zeros(2),
+        basis=torch.eye(2),
+        variances=torch.ones(2, 2),
+        within=torch.ones(2),
+        total=torch.tensor(2.0),
+    )
+    means, errors = posterior(gram, pull, torch.zeros(2), known)
+    torch.testing.assert_close(means, torch.tensor([[2.0, 1.0], [5.0, 6.0]]))
+    assert errors.isfinite().all()

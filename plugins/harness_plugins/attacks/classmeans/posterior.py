@@ -73,12 +73,14 @@ def posterior(gram: Tensor, pull: Tensor, noise: Tensor, belief: Belief) -> tupl
 
     `gram` and `pull` of rows centred on `belief.origin`, `noise` [q] the variance of a row of
     unit N along each component. A system of all classes for each component:
-    (G + s/P) m = pull + (s/P) m_0.
+    (G + s/P) m = pull + (s/P) m_0. Without noise, s/P is held above the rounding of G: of a class
+    that no label names, what was known stays.
     """
     start = belief.means - belief.origin
     inside = start @ belief.basis
     told = (pull @ belief.basis).T
     ease = noise.view(-1, 1) / belief.variances.T.clamp(min=torch.finfo(noise.dtype).tiny)
+    ease = ease.clamp(min=torch.finfo(gram.dtype).eps * float(gram.diagonal().amax()))
     found, errors = torch.empty_like(told), noise.new_zeros(len(gram))
     size = max(1, _NUMBERS // gram.numel())
     for at in torch.split(torch.arange(len(told), device=told.device), size):
