@@ -48,12 +48,20 @@ class ClusterFacts:
         kinds: Tensor = torch.unique(self.labels > _NAMED, dim=0, return_inverse=True)[1]
         return kinds
 
+    def private_weights(self) -> Tensor:
+        """W [rows, n] of private images, with its zeros."""
+        private = self.sources < self.n
+        weights = self.weights.where(private, 0.0)
+        dense = weights.new_zeros(len(weights), self.n)
+        return dense.scatter_add_(1, self.sources.where(private, 0), weights)
+
 
 def cluster_findings(claims: Mapping[str, Tensor], facts: ClusterFacts) -> dict[str, Finding]:
     """What claims of these `NAMES` are worth; CellFailed where one is malformed."""
     found: dict[str, Finding] = {}
     if "places" in claims:
-        found |= _pair_aucs(_checked_places(claims["places"], facts), facts)
+        places = _checked_places(claims["places"], facts)
+        found |= _pair_aucs(places, facts) | _gram_correlation(places, facts)
     if "shares" in claims and "clusters" not in claims:
         raise CellFailed("the attack claims shares without the clusters that they are of")
     if "clusters" in claims:
@@ -115,6 +123,39 @@ def _pair_aucs(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
     if len(within):
         found["pair_auc_within"] = _mean(within, 0.5, facts.stream, "pair_auc_within")
     return found
+
+
+def _gram_correlation(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
+    """How far products of places follow what weight encodings share: W W' of private images.
+
+    The mean over rows of each one's correlation with the true row of W W', itself left out; rows
+    in which nothing varies are left out. By chance: that of labels alone.
+    """
+    import torch
+
+    looked = facts.stream.stream(use="pairs").permutation(len(places))[:_LOOKED_AT]
+    own, true = facts.labels.float(), facts.private_weights()
+    blocks = torch.split(looked, _AT_ONCE)
+    told, by_labels = (
+        torch.cat([_correlations(block, seen, true) for block in blocks]) for seen in (places, own)
+    )
+    there = ~(told.isnan() | by_labels.isnan())
+    if not bool(there.any()):
+        return {}
+    chance = float(by_labels[there].mean())
+    return {"gram_correlation": _mean(told[there], chance, facts.stream, "gram")}
+
+
+def _correlations(rows: Tensor, places: Tensor, true: Tensor) -> Tensor:
+    """[b] of products with the others' `places` [m, e] and `true` weights [m, n]; NaN if none."""
+    import torch
+
+    others = torch.ones(len(rows), len(places), dtype=torch.bool)
+    others[torch.arange(len(rows)), rows] = False
+    pair = [(part[rows] @ part.T)[others].view(len(rows), -1).double() for part in (places, true)]
+    one, other = (part - part.mean(1, keepdim=True) for part in pair)
+    size = (one.square().sum(1) * other.square().sum(1)).sqrt()
+    return (one * other).sum(1) / size.where(size > 0, torch.nan)
 
 
 def _there(values: Tensor) -> Tensor:

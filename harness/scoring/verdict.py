@@ -14,7 +14,7 @@ ABSOLUTE = "_abs"
 """How the names end of metrics on absolute values."""
 CHAIN = ("pair_auc_within", "cluster_purity", "memberships_found", "encodings_assigned")
 """Steps of an attack that clusters, in its order: if one fails, what follows is worth nothing."""
-BESIDE = ("pair_auc", "share_error")
+BESIDE = ("pair_auc", "gram_correlation", "share_error")
 """What such an attack finds out on the way."""
 GUESSWORK_DB = 0.25
 """A gain below this may come from guessing more cleverly than the nulls do."""

@@ -338,7 +338,7 @@ def _judge(
         per_image={name: _tensor(value) for name, value in values.items()},
         images=plain.images,
         found=plain.found,
-        notes=nulls.notes + _left_out(plain.found),
+        notes=nulls.notes + left_out(plain.found),
         unnamed=matched.unnamed,
         grouped=matched.grouped,
         guesses={
@@ -373,7 +373,8 @@ def _tensor(values: Values) -> Tensor:
     return torch.from_numpy(values.attack)
 
 
-def _left_out(found: Tensor) -> tuple[str, ...]:
+def left_out(found: Tensor) -> tuple[str, ...]:
+    """A sentence on the targets that were not `found` [targets], if there are any."""
     left = int((~found).sum())
     if not left:
         return ()

@@ -5,6 +5,7 @@ import pytest
 from harness import evaluate
 
 SMALL = "pair_steps=15,pair_batch=48,pair_images=600,epochs=1,images=600,base=8,sweeps=6"
+LUO = "pair_steps=15,pair_batch=48,pair_images=600,fusion_steps=10,fusion_base=8,groups=1,width=8"
 CELL = {
     "dataset": "fashion-mini",
     "defense": "mixup[k=2]",
@@ -89,6 +90,7 @@ def test_where_nothing_is_mixed_there_is_nothing_to_cluster(root):
     [
         ({"defense": "mixcon", "victim": "lenet5", "rounds": 1}, "reads encodings"),
         ({"defense": "gradprune", "rounds": 1}, "reads encodings"),
+        ({"defense": "gradprune[p=0.9]+mixup[k=2]"}, "under 'gradprune+mixup' here is gradients"),
     ],
 )
 def test_features_and_gradients_are_no_encodings(root, options, reason):
@@ -105,3 +107,54 @@ def test_greedy_assignment_and_likeness_without_training(root):
 def test_the_number_of_images_can_be_estimated(root):
     record = judged(root, attack=f"carlini[count=estimated,{SMALL}]")
     assert 12 <= record.diagnostics["clusters"] <= 24
+
+
+def test_correlations_alone_tell_who_is_in_an_encoding(root):
+    record = judged(root, defense="instahide[k=2]", attack="chen[encodings=2000]")
+    assert told(record, "gram_correlation") > 0.8
+    assert told(record, "memberships_found") > 0.8
+    assert record.privacy["snr_db"].gain_ci[0] > 0
+    assert record.diagnostics["whitened"] == 1
+
+
+def test_gaussian_vectors_come_back_up_to_signs_and_are_judged_so(root):
+    record = judged(
+        root,
+        dataset="synthetic-gaussian[d=2000,n=400]",
+        public_size=200,
+        defense="instahide[k=2]",
+        attack="chen[sweeps=1]",
+    )
+    assert told(record, "gram_correlation") > 0.95
+    assert record.privacy["snr_db_abs"].mean > 30
+    assert record.privacy["snr_db"].gain < 0, "the signs are anybody's guess"
+    assert record.verdict.startswith("The release leaks absolute values")
+    assert not [flag for flag in record.flags if flag.name == "below_null"]
+    columns = record.by_image["snr_db_abs"]
+    assert min(columns.attack) > max(score for score in columns.misplaced if score is not None)
+
+
+def test_public_vectors_that_are_mixed_whole_are_found(root):
+    record = judged(
+        root,
+        dataset="synthetic-gaussian[d=2003,n=400]",
+        public_size=100,
+        defense="instahide[k=4,scheme=cross]",
+        attack="chen[sweeps=2]",
+    )
+    assert told(record, "publics_found") > 0.95
+    assert record.privacy["snr_db"].mean > 15, "what is known of a mixture gives the signs"
+
+
+def test_clusters_are_fused_into_images(root):
+    record = judged(root, defense="instahide[k=2]", attack=f"luo[{LUO}]")
+    assert told(record, "cluster_purity") > record.findings["cluster_purity"].chance + 0.1
+    assert record.diagnostics["clusters_found"] == 24
+
+
+def test_fewer_clusters_than_images_are_a_partial_answer_that_says_so(root):
+    record = judged(root, defense="instahide[k=2]", attack=f"luo[count=estimated,{LUO}]")
+    found = int(record.diagnostics["clusters_found"])
+    assert 8 < found < 24
+    note = f"{24 - found} of 24 targets have no reconstruction and score their best null"
+    assert record.verdict.endswith(f"{note}.")

@@ -33,6 +33,12 @@ def test_below_null_says_by_how_much():
     assert "7.90 to 8.30 dB below the null 'class_mean'" in flag.message
 
 
+def test_who_finds_all_but_signs_is_not_below_the_null():
+    behind = score(-8.1, -8.3, -7.9)
+    assert names(judgement(snr_db=behind, snr_db_abs=score(20, 19, 21))) == []
+    assert names(judgement(snr_db=behind, snr_db_abs=behind)) == ["below_null"]
+
+
 def test_constant_output_is_flagged_unless_it_varies():
     same = torch.full((3, 1, 2, 2), 0.4)
     assert names(judgement(images=same)) == ["constant_output"]

@@ -6,10 +6,10 @@ import pytest
 import torch
 from views import BUDGET, clothes, quiet, released, snr, stream
 
-from harness.api import Channel, NotApplicable, Samples, Scale
+from harness.api import CellFailed, Channel, NotApplicable, Samples, Scale
 from harness_plugins.attacks.chen import ChenConfig
 from harness_plugins.attacks.chen.attack import Chen
-from harness_plugins.attacks.chen.factors import leading, sparse
+from harness_plugins.attacks.chen.factors import leading, membership_scores, sparse
 from harness_plugins.attacks.chen.floral import find_floral, floral_factor, subsets
 from harness_plugins.attacks.chen.folding import folded, unfolded
 from harness_plugins.attacks.chen.gram import chance, correlations, gram_of
@@ -18,11 +18,12 @@ from harness_plugins.attacks.chen.pixel_signs import pixel_signs, share_right
 from harness_plugins.attacks.chen.public_coordinates import public_coordinates
 from harness_plugins.attacks.chen.regression import Regression
 from harness_plugins.clusters.membership import Membership
+from harness_plugins.clusters.published import Published
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
 from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
-from harness_plugins.mixing import draw_sources, draw_weights
+from harness_plugins.mixing import draw_sources, draw_weights, mix
 
 UNBOUNDED = Scale(mean=(0.0,), std=(1.0,), low=None, high=None)
 
@@ -71,16 +72,20 @@ def test_unfolding_is_the_inverse_of_folding():
 
 
 def test_public_vectors_of_a_mixture_are_found_by_the_top_eigenvector():
-    rows, pool, d = 100, 60, 20_000
+    rows, pool, d = 100, 300, 20_000
     public, private = stream(use="public").normal(pool, d), stream(use="private").normal(rows, d)
     chosen = torch.stack([stream(row=row).permutation(pool)[:2] for row in range(rows)])
-    weights = torch.zeros(rows, pool).scatter_(1, chosen, 0.3)
-    mixed = weights @ public + 0.4 * private
-    found = public_coordinates(mixed.abs(), public)
-    named = found.topk(2, dim=1).indices
-    right = (named.sort(1).values == chosen.sort(1).values).float().mean()
-    assert float(right) >= 0.99
-    assert float((found * weights).sum(1).div(weights.norm(dim=1)).min()) > 0.9
+    total = torch.full((rows, 1), 0.6)
+    weights = torch.tensor([0.4, 0.2]).expand(rows, 2)
+    mixed = mix(public, chosen, weights) + 0.4 * private
+    found = public_coordinates(mixed.abs(), public, 2, total)
+    assert float((found.names == chosen).float().mean()) >= 0.99
+    torch.testing.assert_close(found.weights.sum(1, keepdim=True), total)
+    assert float((found.weights - weights).abs().mean()) < 0.02
+    torch.testing.assert_close(found.mixed, mix(public, found.names, found.weights))
+    again = found.read_again(mixed - 0.4 * private)
+    assert torch.equal(again.names, chosen)
+    torch.testing.assert_close(again.weights, weights)
 
 
 def test_the_gram_matrix_of_the_weights_comes_back_from_absolute_values():
@@ -183,8 +188,10 @@ def test_its_own_setting_gives_all_images_up_to_sign():
 
 
 def assert_members_right(claims, view, least):
-    """Two encodings share clusters as often as they share sources."""
-    ours, true = (one_hot(each) for each in (claims["clusters"], view.sources.flatten(0, 1)))
+    """Two encodings share clusters as often as they share private sources."""
+    clusters = claims["clusters"]
+    sources = view.sources.flatten(0, 1)[:, : clusters.shape[1]]
+    ours, true = one_hot(clusters), one_hot(sources)
     same = ((ours @ ours.T > 0) == (true @ true.T > 0)).float().mean()
     assert float(same) >= least
 
@@ -245,6 +252,26 @@ def test_one_class_alone_works():
     assert float((errors.amin(0) <= 0.1).float().mean()) >= 0.8
 
 
+def test_classes_that_no_image_has_take_none_away():
+    private, public = gaussian(16, 2500), gaussian(60, 2500, start=1)
+    private = Samples(private.images, torch.arange(16) % 2 * 5 + 2)
+    view = released(InstaHide(InstaHideConfig(k=4)), private, public, rounds=30, scale=UNBOUNDED)
+    found = chen(view, starts=0, sweeps=1)
+    assert int(found.claims["clusters"].min()) == 0, "every encoding is of four images"
+
+
+def test_where_nothing_is_alike_nothing_is_a_member_and_nothing_fails():
+    scores = membership_scores(torch.zeros(6, 6), torch.zeros(6, 3))
+    assert torch.equal(scores, torch.zeros(6, 3))
+
+
+def test_a_way_that_finds_no_image_fails_and_says_so():
+    view = released(InstaHide(InstaHideConfig(k=3)), clothes(8), clothes(100, 100), rounds=2)
+    with pytest.raises(CellFailed, match="factor=floral finds no image") as caught:
+        chen(view, factor="floral", whiten=False)
+    assert not isinstance(caught.value, NotApplicable)
+
+
 def test_the_truth_put_in_its_place_serves_better():
     view = released(
         InstaHide(InstaHideConfig(k=2)),
@@ -257,6 +284,31 @@ def test_the_truth_put_in_its_place_serves_better():
     truth = gaussian(15, 1000).images.abs()
     assert float((found.images.abs() - truth).norm() / truth.norm()) < 0.05
     assert ChenConfig(oracle="weights").demands() == {Channel.SOURCES, Channel.WEIGHTS}
+
+
+def test_public_images_that_are_mixed_whole_are_found_and_give_the_signs():
+    private, public = (Samples(*line(part)) for part in (gaussian(15), gaussian(120, start=1)))
+    defense = InstaHide(InstaHideConfig(k=4, scheme="cross"))
+    view = released(defense, private, public, rounds=16, scale=UNBOUNDED)
+    found = chen(view, sweeps=2)
+    named = found.claims["publics"].sort(1).values + 15
+    assert float((named == view.sources.flatten(0, 1)[:, 2:].sort(1).values).float().mean()) > 0.97
+    assert_members_right(found.claims, view, 0.99)
+    truth = private.images.flatten(1)
+    errors = torch.cdist(found.images.flatten(1), truth).amin(0) / truth.norm(dim=1)
+    assert float((errors <= 0.1).float().mean()) >= 0.9, "not only up to signs"
+
+
+def line(samples):
+    """Vectors of one row: no images, of which patches would be cut."""
+    return samples.images.flatten(2).unsqueeze(2), samples.labels
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_patches_of_public_images_are_noise(k):
+    scheme = "cross" if k > 2 else "inside"
+    defense = InstaHide(InstaHideConfig(k=k, scheme=scheme))
+    assert not Published.of(released(defense, clothes(20), clothes(500, 100), rounds=2)).whole
 
 
 def test_nothing_is_prepared_where_values_do_not_depend_on_each_other():

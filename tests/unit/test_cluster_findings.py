@@ -23,7 +23,7 @@ def facts(privates=2, publics=0):
     weights[:, 0] = torch.linspace(0.3, 0.6, ROUNDS * N)
     sources = torch.cat(sources)
     classes = torch.arange(N) % 4
-    return ClusterFacts(sources, weights, labels_of(sources, weights, classes), classes, N, rng)
+    return ClusterFacts(sources, weights, labels_of(sources, weights, classes), classes, N, 10, rng)
 
 
 def labels_of(sources, weights, classes):
@@ -99,6 +99,31 @@ def test_the_auc_is_that_of_scikit_learns_formula():
     )
 
 
+def test_products_that_are_those_of_the_weights_have_a_correlation_of_one():
+    known = facts(privates=2, publics=1)
+    true = held(known) * 0.25
+    true[torch.arange(len(true)), known.sources[:, 0]] = known.weights[:, 0]
+    found = cluster_findings({"places": true}, known)["gram_correlation"]
+    assert found.value == pytest.approx(1, abs=1e-6)
+    assert 0 < found.chance < 0.9
+    wrong = cluster_findings({"places": true.roll(1, 0)}, known)["gram_correlation"]
+    expected = torch.stack(
+        [
+            torch.corrcoef(torch.stack([row, other]))[0, 1]
+            for row, other in zip(
+                *(without_diagonal(p @ p.T) for p in (true.roll(1, 0), true)), strict=True
+            )
+        ]
+    )
+    assert wrong.value == pytest.approx(float(expected.mean()), abs=1e-4)
+    flat = torch.ones(len(true), 1)
+    assert "gram_correlation" not in cluster_findings({"places": flat}, known)
+
+
+def without_diagonal(matrix):
+    return matrix[~torch.eye(len(matrix), dtype=torch.bool)].view(len(matrix), -1)
+
+
 def test_true_clusters_under_other_names_are_all_right():
     known = facts()
     renamed = torch.randperm(N)[known.sources]
@@ -127,6 +152,15 @@ def test_public_images_need_not_be_found():
     assert found["encodings_assigned"].value == 1.0
 
 
+def test_public_images_that_are_named_are_counted():
+    known = facts(privates=2, publics=2)  # both are the eighth
+    assert "publics_found" not in cluster_findings({"publics": known.sources % 10}, facts())
+    for name, share in ((7, 1.0), (6, 0.0), (-1, 0.0)):
+        claim = torch.full((len(known.sources), 2), name)
+        found = cluster_findings({"publics": claim}, known)["publics_found"]
+        assert (found.value, found.chance) == (share, 0.2)
+
+
 def test_clusters_dealt_at_random_leak_nothing():
     known = facts()
     dealt = known.sources[stream(use="deal").permutation(len(known.sources))]
@@ -150,6 +184,7 @@ def test_weights_that_are_off_show_by_how_much():
         ({"clusters": torch.ones(200, 2)}, "whole numbers"),
         ({"clusters": torch.full((200, 2), -2)}, "between -1"),
         ({"clusters": torch.full((200, 2), 200)}, "between -1"),
+        ({"publics": torch.full((200, 2), 10)}, "publics that are not between -1 and 9"),
         ({"shares": torch.ones(200, 2)}, "without the clusters"),
         (
             {"clusters": torch.zeros(200, 2, dtype=torch.int64), "shares": torch.ones(200, 1)},

@@ -11,7 +11,7 @@ from harness_plugins.clusters.assignment import Rules, flow, greedy
 from harness_plugins.clusters.cliques import Cliques, agreed, cliques
 from harness_plugins.clusters.embedding import Embedder, nearest
 from harness_plugins.clusters.labels import images_of_classes
-from harness_plugins.clusters.membership import Membership
+from harness_plugins.clusters.membership import Membership, classes_of
 from harness_plugins.clusters.prototypes import fitted, settled, starts
 from harness_plugins.clusters.published import Published
 from harness_plugins.clusters.reading import reread
@@ -23,6 +23,7 @@ from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
 from harness_plugins.defenses.noise import NoiseConfig
 from harness_plugins.defenses.noise.encode import Noise
+from harness_plugins.mixing import draw_sources
 
 N, ROUNDS = 30, 12
 
@@ -168,6 +169,20 @@ def test_weights_come_from_labels_and_one_class_is_left_open():
     found = Membership.by_labels(clusters, labels, classes)
     torch.testing.assert_close(found.weights, torch.tensor([[0.3, 0.7], [0.5, 0.5]]))
     assert found.sure.tolist() == [[True, True], [False, False]]
+
+
+def test_classes_are_read_off_memberships_that_err():
+    """Two images in three are of one class, and seven classes have none."""
+    classes = torch.tensor([0] * 20 + [1] * 7 + [2] * 3)
+    sources = torch.cat([draw_sources(N, 4, stream(use="of", turn=t)) for t in range(40)])
+    labels = torch.zeros(len(sources), 10).scatter_(1, classes[sources], 0.25)
+    wrong = stream(use="wrong").uniform(*sources.shape) < 0.4
+    err = torch.where(wrong, stream(use="others").integers(N, *sources.shape), sources)
+    assert torch.equal(classes_of(sources, labels, N), classes)
+    found = classes_of(err, labels, N)
+    assert int(found.max()) < 3, "no image has a class that no label names"
+    assert float((found == classes).float().mean()) > 0.9
+    assert int(classes_of(err.clamp(max=N - 2), labels, N)[-1]) == 0, "unseen: the most usual"
 
 
 def test_two_images_of_one_class_are_weighed_by_what_they_look_like():

@@ -20,7 +20,7 @@ from harness.api import (
     Splits,
 )
 from harness.rng import KeyedStream, board_key
-from harness.stages.judge import fold, judge, score_nulls
+from harness.stages.judge import fold, judge, score_images, score_nulls
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics import pixelwise, reidentification, ssim
 from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb
@@ -178,6 +178,32 @@ def test_hidden_signs_are_judged_on_absolute_values_too(splits, metrics):
     assert set(privacy) == {*metrics, *(f"{name}_abs" for name in metrics)}
     # clamping to the valid range spoils the flips that leave it, no more
     assert privacy["snr_db_abs"].mean > privacy["snr_db"].mean + 3
+
+
+def test_images_known_up_to_signs_are_matched_by_absolute_values(splits, metrics):
+    """The same signs are wrong in all images, as where correlations alone tell them."""
+    signs = STREAM.stream(use="signs").signs(*truth(splits).shape[1:])
+    folded = splits.scale.restore(truth(splits).abs() * signs).clamp(0, 1)
+    shown = splits.scale.standardise(folded)
+    told, unnamed = (
+        judged(found, splits, metrics, signs_hidden=True)
+        for found in (named(shown), Reconstruction(images=shown.flip(0)))
+    )
+    for name in ("snr_db_abs", "ssim_abs"):
+        torch.testing.assert_close(unnamed.per_image[name], told.per_image[name])
+    assert unnamed.per_image["snr_db"].mean() < unnamed.per_image["snr_db_abs"].mean() - 5
+    torch.testing.assert_close(unnamed.images_abs, told.images)
+    assert not torch.equal(unnamed.images, told.images)
+    assert told.images_abs is None
+    again = score_images(
+        unnamed.images,
+        splits,
+        metrics=metrics,
+        device=CPU,
+        signs_hidden=True,
+        images_abs=unnamed.images_abs,
+    )
+    torch.testing.assert_close(dict(unnamed.per_image), again)
 
 
 def test_absolute_values_are_guessed_from_public_absolute_values(splits, metrics):

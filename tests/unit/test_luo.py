@@ -9,7 +9,7 @@ from views import attack, clothes, released, stream, view_of
 
 from harness.api import Channel, NotApplicable
 from harness_plugins.attacks.luo import LuoConfig, harness_attacks
-from harness_plugins.attacks.luo.attack import Luo, fewer
+from harness_plugins.attacks.luo.attack import Grouped, Luo, fewer, largest
 from harness_plugins.attacks.luo.classwise import by_class
 from harness_plugins.attacks.luo.comparative import Comparative, balanced
 from harness_plugins.attacks.luo.denoiser import Denoiser
@@ -241,6 +241,19 @@ def test_one_class_only_and_images_that_no_encoding_shows():
     partial = luo(view_of(few, private))
     assert len(partial.images) == 6
     assert partial.diagnostics["clusters_wanted"] == 12
+
+
+def test_the_number_of_images_can_be_estimated():
+    found = luo(mixed(), count="estimated")
+    assert 1 < found.diagnostics["clusters_found"] <= 40
+    assert len(found.images) == found.diagnostics["clusters_found"]
+
+
+def test_of_more_clusters_than_images_the_largest_stay():
+    grouped = Grouped(torch.tensor([2, 0, 1, 2, 0, -1, 2]), torch.tensor([7, 8, 9]))
+    kept = largest(grouped, 2)
+    assert kept.numbers.tolist() == [1, 0, -1, 1, 0, -1, 1]
+    assert kept.kinds.tolist() == [7, 9]
 
 
 def test_one_round_is_nothing_to_cluster():

@@ -122,6 +122,19 @@ def test_one_target_has_no_interval():
     assert "the gain of -0.29 dB" in loss
 
 
+def test_where_signs_stay_hidden_absolute_values_are_told_of():
+    behind, ahead = score(-2.0, -2.2, -1.8), score(22.0, 21.0, 23.0)
+    text = verdict({"snr_db": behind, "snr_db_abs": ahead})
+    assert text.startswith(
+        "The release leaks absolute values: those of reconstructions are 22.00 dB closer to the "
+        "targets' than the best null (class mean, 1.50 dB), 95% interval"
+    )
+    assert verdict({"snr_db": ahead, "snr_db_abs": ahead}).startswith("The release leaks: ")
+    for nothing in (behind, MetricScore(unavailable="no images")):
+        text = verdict({"snr_db": behind, "snr_db_abs": nothing})
+        assert text.startswith("This attack does worse than guessing")
+
+
 def test_nothing_scored():
     text = verdict({"lpips_vgg": MetricScore(unavailable="no trunk")})
     assert text == "Nothing was scored (no trunk), so nothing is known."
@@ -165,6 +178,12 @@ def test_where_an_attack_that_clusters_fails_is_named():
         "The attack 'carlini' fails first at cluster purity: 0.105, where a guess without the "
         "release reaches 0.1."
     )
+
+
+def test_a_step_that_is_hardly_better_than_a_guess_fails_too():
+    for purity, told in ((0.18, "fails first at cluster purity: 0.18"), (0.2, "finds pair auc")):
+        found = clustering(pair_auc_within=0.7, cluster_purity=purity, memberships_found=0.3)
+        assert told in verdict({}, found)
 
 
 def test_an_attack_that_clusters_well_is_told_in_one_sentence():

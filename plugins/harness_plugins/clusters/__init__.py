@@ -58,8 +58,13 @@ PAIRS = Preparation(
 
 
 class PairConfig(ClusterConfig):
-    """And how the likeness of two encodings is learned."""
+    """And how the likeness of two encodings is learned, and how many images they are of."""
 
+    count: Literal["told", "estimated"] = Field(
+        default="told",
+        description="how many private images of each class there are: as labels tell, or "
+        "estimated: as many as encodings seem to be of, and no more in all than a round has rows",
+    )
     pair_steps: int = Field(
         default=400, ge=1, le=1_000_000, description="training steps of the pair embedding"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,10 +58,16 @@ def read_off(
 
 def mixtures_solved(view: View, published: Published, found: Membership) -> Tensor:
     """[n, *shape] by least squares from mixtures whose masks are known."""
-    packed = view.masks.flatten(0, 1).cpu().numpy()
-    values = published.rows[0].numel()
-    flipped = torch.from_numpy(np.unpackbits(packed, axis=1, count=values)).bool()
-    rows = published.rows.flatten(1)
-    true = torch.where(flipped.to(rows.device), -rows, rows)
+    rows = unmasked(view, published).rows
+    true = rows.flatten(1)
     images = solved(true.abs(), _SURE * true.sign(), found, 1)
-    return images.view(-1, *published.rows.shape[1:])
+    return images.view(-1, *rows.shape[1:])
+
+
+def unmasked(view: View, published: Published) -> Published:
+    """The same without its masks, which the view tells."""
+    packed = view.masks.flatten(0, 1).cpu().numpy()
+    rows = published.rows
+    flipped = torch.from_numpy(np.unpackbits(packed, axis=1, count=rows[0].numel())).bool()
+    signs = flipped.to(rows.device).view(rows.shape)
+    return replace(published, rows=torch.where(signs, -rows, rows), hidden=False)

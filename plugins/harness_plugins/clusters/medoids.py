@@ -64,11 +64,6 @@ def clustered(places: Tensor, size: int, count: int | None = None) -> Clusters:
     return _settled(places, _nearest(sets, places, medoids), medoids)
 
 
-def estimated(places: Tensor, size: int) -> int:
-    """How many images the places [m, e] seem to be of, about `size` of each."""
-    return len(_Sets(neighbour_sets(places, size)).seeds(None))
-
-
 class _Sets:
     """Sets of neighbours as a sparse matrix of ones."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api import Channel
+from harness_plugins.clusters.labels import PRESENT
 from harness_plugins.mixtures.mixture import Mixture
 
 if TYPE_CHECKING:
@@ -46,13 +47,14 @@ class Membership:
     def told(cls, view: View, published: Published, weights: bool) -> Membership:
         """The truth, of an oracle; where it does not tell `weights`, labels do.
 
-        The class of an image is then that which all labels of its encodings name.
+        The class of an image is then that of the labels of its encodings.
         """
         sources = view.sources.flatten(0, 1)[:, : published.privates]
         if weights:
             true = view.weights.flatten(0, 1)[:, : published.privates]
             return cls(sources, true, torch.ones_like(sources, dtype=torch.bool), published.n)
-        return cls.by_labels(sources, published.labels, classes_of(sources, published))
+        classes = classes_of(sources, published.labels, published.n)
+        return cls.by_labels(sources, published.labels, classes)
 
     @property
     def mixture(self) -> Mixture:
@@ -86,10 +88,20 @@ class Membership:
         return replace(view, channels={**view.channels, **known}, granted=granted)
 
 
-def classes_of(sources: Tensor, published: Published) -> Tensor:
-    """[n] the class that the labels of each image's encodings name most often."""
-    named = (published.labels > 0).to(published.labels)
-    votes = named.new_zeros(published.n, named.shape[1])
-    for column in sources.T:
+def classes_of(clusters: Tensor, labels: Tensor, n: int) -> Tensor:
+    """[n] the class of each image, by the labels [m, classes] of its encodings.
+
+    `clusters` [m, q] say which of the n images are in each encoding, and may err. All labels of
+    an image's encodings name its class, and other classes as often as any label does: the one
+    that comes farthest, from how often all labels name it, to being named always. No image has
+    a class that no label names; one that is in no encoding has the most usual.
+    """
+    named = (labels > PRESENT).to(labels)
+    usual = named.mean(0)
+    votes, held = named.new_zeros(n, len(usual)), named.new_zeros(n, 1)
+    for column in clusters.T:
         votes.index_add_(0, column, named)
-    return votes.argmax(1)
+        held.index_add_(0, column, torch.ones_like(named[:, :1]))
+    above = (votes / held.clamp(min=1) - usual) / (1 - usual).clamp(min=1 / len(labels))
+    told = torch.where(held > 0, above, usual)
+    return told.masked_fill(usual == 0, -torch.inf).argmax(1)

@@ -32,7 +32,7 @@ class Published:
     `rows` [m, *shape] as they are, `labels` [m, classes]; each row holds `images` images, of
     them `privates` private ones, and its signs are `hidden` or not. Each private image is in
     `uses` rows of a round, 0 where that varies; it is `still` where it is mixed as it is, not
-    moved about.
+    moved about. The public images of a row are `whole` where they are mixed as they are.
     """
 
     rows: Tensor
@@ -44,6 +44,7 @@ class Published:
     uses: int
     hidden: bool
     still: bool
+    whole: bool
 
     @classmethod
     def of(cls, view: View) -> Published:
@@ -73,6 +74,7 @@ class Published:
             uses=_uses(work.sources[:, :privates], len(look)),
             hidden=hidden,
             still=_still(work, privates),
+            whole=_whole(work, privates, view.public.images),
         )
 
     def __len__(self) -> int:
@@ -103,8 +105,24 @@ def _uses(sources: Tensor, n: int) -> int:
 
 def _still(work: Exercise, privates: int) -> bool:
     """Whether images as they are explain mixtures: more of them than moved ones could."""
-    weights, sources = work.weights[:, :privates], work.sources[:, :privates]
-    mixed = mix(work.samples.images, sources, weights)
-    own, other = (each.flatten(1) - each.flatten(1).mean(0) for each in (work.mixtures, mixed))
+    return _explains(_private(work, privates), work.mixtures)
+
+
+def _whole(work: Exercise, privates: int, public: Tensor) -> bool:
+    """Whether there are public images in the mixtures, and as they are explain the rest."""
+    weights, sources = work.weights[:, privates:], work.sources[:, privates:]
+    if not sources.shape[1]:
+        return False
+    added = mix(public, sources - len(work.samples), weights)
+    return _explains(added, work.mixtures - _private(work, privates))
+
+
+def _private(work: Exercise, privates: int) -> Tensor:
+    return mix(work.samples.images, work.sources[:, :privates], work.weights[:, :privates])
+
+
+def _explains(mixed: Tensor, mixtures: Tensor) -> bool:
+    """Whether mixtures are of what is `mixed`, but for what is independent of it."""
+    own, other = (each.flatten(1) - each.flatten(1).mean(0) for each in (mixtures, mixed))
     fit = (own * other).sum() / other.square().sum().clamp(min=1e-12)
     return abs(float(fit) - 1) < _NEAR

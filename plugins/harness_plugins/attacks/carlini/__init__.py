@@ -26,10 +26,6 @@ class CarliniConfig(PairConfig, UnfoldConfig):
         description="learned: an embedding trained on public images encoded twice; whitened: the "
         "cosine of absolute values, whitened on public encodings",
     )
-    count: Literal["told", "estimated"] = Field(
-        default="told",
-        description="how many private images there are; estimated: as many as runs agree on",
-    )
     assign: Literal["flow", "greedy"] = Field(
         default="flow",
         description="flow: all encodings of a round together, every image as often as the law "

@@ -70,7 +70,7 @@ class Carlini(Attack[CarliniConfig]):
         """Who is in which encoding, and the class of each cluster."""
         if places is None:
             told = Membership.told(view, published, self.config.knows("weights"))
-            return told, classes_of(told.clusters, published)
+            return told, classes_of(told.clusters, published.labels, published.n)
         told = self.config.count == "told"
         begun = starts(places, published, view.rng.stream(use="seeds"), told=told)
 

@@ -35,7 +35,7 @@ class ChenConfig(ClusterConfig):
         default=6,
         ge=0,
         le=1000,
-        description="random starts for values that the regression's first one leaves unsolved",
+        description="random starts for values that the regression leaves unsolved",
     )
     sweeps: int = Field(
         default=3,
@@ -56,11 +56,12 @@ def harness_attacks() -> list[AttackSpec]:
     return [
         AttackSpec(
             name="chen",
-            version="1",
+            version="2",
             summary="mixing weights by the covariance of absolute values, then phase retrieval",
             reference="Chen, Li, Song & Zhuo 2020, On InstaHide, Phase Retrieval, and Sparse "
-            "Matrix Factorization, arXiv:2011.11181; whitening, the rotation, labels, rereading "
-            "and the signs of values are this benchmark's own",
+            "Matrix Factorization, arXiv:2011.11181; whitening, the rotation, labels, rereading, "
+            "the few public images that are looked at together, and the signs of values are this "
+            "benchmark's own",
             factory="harness_plugins.attacks.chen.attack:Chen",
             config=ChenConfig,
             needs=(PUBLISHED,),
@@ -78,9 +79,10 @@ def harness_attacks() -> list[AttackSpec]:
             ),
             presets={"quick": {"encodings": 5000, "starts": 2}},
             formula=(
-                "public images p, where they are mixed whole (no defense here does, so this step "
-                "does not run): (1/d) sum_j x~_j^2 (p_j p_j' - I) -> 2 w w', the top "
-                "eigenvector\n"
+                "public images p, where they are mixed whole and their values are independent: "
+                "(1/d) sum_j x~_j^2 (p_j p_j' - I) -> 2 w w', the top eigenvector, among the "
+                "images of its largest diagonal; their part of G is subtracted, and what they add "
+                "to a mixture gives the signs\n"
                 "corr(|u|,|v|) = (2/pi)(sqrt(1-r^2) + r asin r - 1)/(1 - 2/pi), rising in r >= 0; "
                 "inverted, 0 below 2.5 deviations of chance: G = W W'\n"
                 "line-graph: G > 0 is the line graph of the images' graph; floral: C(k+2,k) rows "
@@ -96,13 +98,14 @@ def harness_attacks() -> list[AttackSpec]:
                 "needs many encodings of each image, and more values than chance hides sharing "
                 "in: two encodings that share weight r correlate by about .88 r^2",
                 "images that are moved before mixing, and noise, weaken every correlation",
-                "patches of public images are in no list of images: the step that finds public "
-                "images in an encoding has nothing to look for, and patches are noise",
+                "patches, which a cross mixture of images is made of, are in no list of images: "
+                "public images are looked for where they are mixed whole, as other data are, and "
+                "patches are noise",
                 "floral blocks of k > 2 hardly exist among a few thousand encodings of a hundred "
                 "images, and read the number of shared images off a cosine as if all weights "
                 "were equal",
                 "images without correlated values, as Gaussian ones, are found up to a sign of "
-                "each value, the same in all of them",
+                "each value, the same in all of them, unless public ones are mixed in",
             ),
             example="harness evaluate --defense 'instahide[k=2]' --rounds 50 --private-size 100 "
             "--attack chen",

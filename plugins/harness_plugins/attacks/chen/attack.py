@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,9 +14,9 @@ from harness_plugins.attacks.chen.dependence import values_depend
 from harness_plugins.attacks.chen.gram import chance, correlations, gram_of
 from harness_plugins.attacks.chen.memberships import factored, settled
 from harness_plugins.attacks.chen.pixel_signs import pixel_signs, share_right
-from harness_plugins.attacks.chen.regression import Regression
-from harness_plugins.attacks.chen.rereading import read_again, solve_again
-from harness_plugins.clusters.images import mixtures_solved
+from harness_plugins.attacks.chen.public_coordinates import Publics, public_coordinates
+from harness_plugins.attacks.chen.rereading import Solution, begun, retried, solved_again
+from harness_plugins.clusters.images import unmasked
 from harness_plugins.clusters.membership import Membership, classes_of
 from harness_plugins.clusters.published import Published
 from harness_plugins.clusters.whitening import learn_whitening, whitened
@@ -27,8 +28,22 @@ _TURNS = 5  # of signs and images in a sweep
 _MATRICES = 4  # of all pairs in memory at a time
 
 
+@dataclass(frozen=True)
+class Members:
+    """Who is in which encoding, the class [n] of each image, and what there is to say of it.
+
+    `publics` are the public images in the encodings, where those can be found.
+    """
+
+    found: Membership
+    classes: Tensor
+    publics: Publics | None
+    claims: Mapping[str, Tensor] = field(default_factory=dict)
+    told: Mapping[str, float] = field(default_factory=dict)
+
+
 class Chen(Attack[ChenConfig]):
-    """Gram matrix, factors, images, signs."""
+    """Public images, Gram matrix, factors, images, signs."""
 
     def prepare(self, view: View, budget: Budget, progress: Progress) -> Mapping[str, Tensor]:
         """What public encodings are whitened by; nothing where whitening has no use."""
@@ -45,87 +60,114 @@ class Chen(Attack[ChenConfig]):
     ) -> Reconstruction:
         """As many images as were found; NotApplicable with a single round."""
         published = Published.of(view)
-        if self.config.knows("clusters"):
-            found = Membership.told(view, published, self.config.knows("weights"))
-            classes = classes_of(found.clusters, published)
-            claims: dict[str, Tensor] = {}
-            told: dict[str, float] = {}
-        else:
-            found, classes, claims, told = self._found(view, published, prepared, budget, progress)
-        images, found, errors = self._images(view, published, found, classes, progress)
-        images = self._with_signs(view, published, images, told)
+        if self.config.knows("signs"):
+            published = unmasked(view, published)
+        members = self._members(view, published, prepared, budget, progress)
+        solution = self._solution(view, published, members, progress)
+        images, signs = with_signs(view, published, solution)
         return Reconstruction(
             images=view.scale.clamp(images.view(-1, *view.shape)),
-            claims={**claims, "clusters": found.clusters, "shares": found.weights},
+            claims={**members.claims, **solution.claims()},
             diagnostics={
-                **told,
-                "clusters": float(found.n),
+                **members.told,
+                **signs,
+                "clusters": float(solution.found.n),
                 "clusters_wanted": float(published.n),
                 "public_images_in_encoding": float(published.images - published.privates),
-                **errors,
+                "unexplained": solution.unexplained(published),
             },
         )
 
-    def _found(
+    def _members(
         self,
         view: View,
         published: Published,
         prepared: Mapping[str, Tensor],
         budget: Budget,
         progress: Progress,
-    ) -> tuple[Membership, Tensor, dict[str, Tensor], dict[str, float]]:
-        """Memberships, the class of each image, `places`, and what there is to say of them."""
-        _require_memory(len(published), budget)
+    ) -> Members:
+        """Found, or told by an oracle."""
+        publics = public_images(view, published)
+        if not self.config.knows("clusters"):
+            _require_memory(len(published), budget)
+            return self._found(view, published, publics, prepared, progress)
+        told = Membership.told(view, published, self.config.knows("weights"))
+        classes = classes_of(told.clusters, published.labels, published.n)
+        return Members(told, classes, publics)
+
+    def _found(
+        self,
+        view: View,
+        published: Published,
+        publics: Publics | None,
+        prepared: Mapping[str, Tensor],
+        progress: Progress,
+    ) -> Members:
+        """From the Gram matrix of private weights, of all where whitened; `places` factor it."""
         progress(0, 3, "correlations of all pairs")
         gram, noise = gram_matrix(published, prepared)
+        if publics and not prepared:
+            gram = gram.sub_(publics.gram()).clamp_(min=0)
         progress(1, 3, "factors of the Gram matrix")
         way = "rotation" if self.config.factor == "auto" else self.config.factor
         factors = factored(gram, published, way, view.rng.stream(use="factors"))
         progress(2, 3, "memberships")
         found, classes = settled(factors, gram, published)
         told = {"whitened": float(bool(prepared)), "correlation_by_chance": noise}
-        return found, classes, {"places": factors.places}, told
+        return Members(found, classes, publics, {"places": factors.places}, told)
 
-    def _images(
-        self,
-        view: View,
-        published: Published,
-        found: Membership,
-        classes: Tensor,
-        progress: Progress,
-    ) -> tuple[Tensor, Membership, dict[str, float]]:
-        """[n, d], up to signs of values where signs are hidden; and what they leave unexplained."""
-        seen, hidden = published.seen.flatten(1), published.hidden
-        if hidden and self.config.knows("signs"):
-            return mixtures_solved(view, published, found).flatten(1), found, {}
-        regression = Regression.of(found)
-        images = (
-            regression.solved(seen, self.config.starts, view.rng.stream(use="starts"))
-            if hidden
-            else regression.signed(seen)
-        )
-        sweeps = 0 if self.config.knows("weights") else self.config.sweeps
+    def _solution(
+        self, view: View, published: Published, members: Members, progress: Progress
+    ) -> Solution:
+        """Images, and memberships and public images read again in turn with them."""
+        known = self.config.knows
+        rng = view.rng.stream(use="starts")
+        solution = begun(published, members.found, members.publics, self.config.starts, rng)
+        sweeps = 0 if known("weights") and not members.publics else self.config.sweeps
         for sweep in range(sweeps):
             progress(sweep, sweeps, "memberships and images in turn")
-            told = not self.config.knows("clusters")
-            found = read_again(published, images, classes, found, members=told)
-            images = solve_again(seen, images, found, hidden, _TURNS)
-        errors = Regression.of(found).errors(seen, images) if hidden else seen.new_zeros(1)
-        return images, found, {"unexplained": float(errors.square().mean().sqrt())}
+            solution = solved_again(
+                published,
+                solution,
+                members.classes,
+                _TURNS,
+                members=not known("clusters"),
+                weights=not known("weights"),
+            )
+        if not sweeps:
+            return solution
+        return retried(published, solution, self.config.starts, rng.stream(use="last"))
 
-    def _with_signs(
-        self, view: View, published: Published, images: Tensor, told: dict[str, float]
-    ) -> Tensor:
-        """Images [n, d] with the signs of their values, where those were not known all along."""
-        if not published.hidden or self.config.knows("signs"):
-            return images
-        told["public_signs"] = share_right(
-            view.public, len(images), view.rng.stream(use="sign exam")
-        )
-        public = view.public.images.flatten(1)
-        if published.privates == 1:
-            return torch.where(public.mean(0) < 0, -images.abs(), images.abs())
-        return images * pixel_signs(images, public)
+
+def public_images(view: View, published: Published) -> Publics | None:
+    """Those in each encoding, where they are mixed whole and their values are independent.
+
+    What labels leave of an encoding's weight is theirs.
+    """
+    if not published.whole or values_depend(view):
+        return None
+    total = (1 - published.labels.sum(1, keepdim=True)).clamp(min=0)
+    pool, count = view.public.images.flatten(1), published.images - published.privates
+    return public_coordinates(published.seen.flatten(1), pool, count, total)
+
+
+def with_signs(
+    view: View, published: Published, solution: Solution
+) -> tuple[Tensor, Mapping[str, float]]:
+    """Images [n, d] with the signs of their values, where those were not known all along.
+
+    And how many of such signs are right for public images.
+    """
+    images = solution.images
+    if not published.hidden or solution.publics:
+        return images, {}
+    exam = share_right(view.public, len(images), view.rng.stream(use="sign exam"))
+    public = view.public.images.flatten(1)
+    if published.privates == 1:
+        signed = torch.where(public.mean(0) < 0, -images.abs(), images.abs())
+    else:
+        signed = images * pixel_signs(images, public)
+    return signed, {"public_signs": exam}
 
 
 def gram_matrix(published: Published, prepared: Mapping[str, Tensor]) -> tuple[Tensor, float]:

@@ -59,9 +59,13 @@ def _rotation(basis: Tensor, rng: Stream) -> Tensor:
 
 
 def membership_scores(gram: Tensor, weights: Tensor) -> Tensor:
-    """[m, n] least squares of the rows of W W' by the columns of W [m, n], of unit rows."""
+    """[m, n] least squares of the rows of W W' by the columns of W [m, n], of unit rows.
+
+    All 0 where W is.
+    """
     units = torch.nn.functional.normalize(weights)
     normal = units.T @ units
-    normal += torch.diag(normal.diagonal().mean().expand(len(normal)) * 1e-3)
+    level = normal.diagonal().mean().clamp(min=1e-12)
+    normal += torch.diag((level * 1e-3).expand(len(normal)))
     scores: Tensor = torch.linalg.solve(normal, units.T @ gram).T
     return scores

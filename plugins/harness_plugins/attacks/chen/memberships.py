@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.api import NotApplicable
+from harness.api import CellFailed, NotApplicable
 from harness_plugins.attacks.chen.factors import leading, membership_scores, sparse
 from harness_plugins.attacks.chen.floral import floral_factor
 from harness_plugins.attacks.chen.linegraph import line_graph_root
-from harness_plugins.clusters.assignment import Rules, flow
-from harness_plugins.clusters.labels import PRESENT
-from harness_plugins.clusters.membership import Membership
+from harness_plugins.clusters.assignment import flow
+from harness_plugins.clusters.membership import Membership, classes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +35,10 @@ class Factored:
 
 
 def factored(gram: Tensor, published: Published, way: str, rng: Stream) -> Factored:
-    """W W' [m, m] factored as `way` says. NotApplicable where that way has no use."""
+    """W W' [m, m] factored as `way` says.
+
+    NotApplicable where that way has no use, CellFailed where it finds no image.
+    """
     n, k = published.n, published.privates
     basis, values = leading(gram, n, rng.stream(use="eigenvectors"))
     places = basis * values.sqrt()
@@ -50,7 +52,7 @@ def factored(gram: Tensor, published: Published, way: str, rng: Stream) -> Facto
     else:
         return Factored(sparse(basis, rng.stream(use="rotation")), places)
     if not columns.shape[1]:
-        raise NotApplicable(f"factor={way} finds no image in these encodings.")
+        raise CellFailed(f"factor={way} finds no image in these encodings.")
     return Factored(columns.to(gram), places)
 
 
@@ -70,38 +72,20 @@ def settled(found: Factored, gram: Tensor, published: Published) -> tuple[Member
     All encodings of a round are shared out together, in line with their labels; then the Gram
     matrix says anew who is like which image.
     """
-    classes = classes_by_votes(_strongest(found.scores, published.privates), published.labels)
-    member = _shared_out(found.scores, classes, published)
+    member, classes = _shared_out(found.scores, published)
     for _ in range(_TURNS):
-        scores = membership_scores(gram, member.dense())
-        classes = classes_by_votes(_strongest(scores, published.privates), published.labels)
-        member = _shared_out(scores, classes, published)
+        member, classes = _shared_out(membership_scores(gram, member.dense()), published)
     return weighed_by_gram(gram, member, published.labels), classes
 
 
-def _strongest(scores: Tensor, slots: int) -> Tensor:
-    """[m, q] bool: the highest scores of each row."""
-    chosen = scores.topk(min(slots, scores.shape[1]), dim=1).indices
-    return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, chosen, True)
-
-
-def classes_by_votes(held: Tensor, labels: Tensor) -> Tensor:
-    """[q] the class that most labels [m, classes] of the encodings `held` [m, q] bool name.
-
-    A class that most labels name anyway counts less.
-    """
-    named = (labels > PRESENT).to(labels)
-    votes = held.to(labels).T @ named
-    return (votes / votes.sum(1, keepdim=True).clamp(min=1) - named.mean(0)).argmax(1)
-
-
-def _shared_out(scores: Tensor, classes: Tensor, published: Published) -> Membership:
-    """By a flow; weights are the label's shares."""
-    present = published.labels > PRESENT
-    rules = Rules(present, classes, published.privates, published.uses)
+def _shared_out(scores: Tensor, published: Published) -> tuple[Membership, Tensor]:
+    """By a flow; classes [q] are those of each row's highest scores, weights the label's shares."""
+    q = scores.shape[1]
+    strongest = scores.topk(min(published.privates, q), dim=1).indices
+    classes = classes_of(strongest, published.labels, q)
     likeness = scores / scores.abs().max().clamp(min=1e-12)
-    clusters = flow(likeness, rules, published.rounds_of)
-    return Membership.by_labels(clusters, published.labels, classes)
+    clusters = flow(likeness, published.rules(classes), published.rounds_of)
+    return Membership.by_labels(clusters, published.labels, classes), classes
 
 
 def weighed_by_gram(gram: Tensor, found: Membership, labels: Tensor) -> Membership:

@@ -3,12 +3,12 @@
 Each value p has n unknowns x_p and m equations |W x_p| = y_p. Squares are linear in the products
 of pairs of unknowns, y^2 = sum w_a^2 x_a^2 + 2 sum w_a w_b x_a x_b: the leading eigenvector of
 those products is the start, alternating signs and least squares do the rest. What is found is x_p
-or -x_p, for all images together.
+or -x_p, for all images together; where something known is mixed in besides, x_p itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,70 +31,99 @@ _SOLVED = 1e-2  # relative error of a value that needs no other start
 
 @dataclass(frozen=True)
 class Regression:
-    """Equations of `found`, each counted by its `trust` [m, 1], ready to be solved."""
+    """Equations of `found`, each counted by its `trust` [m, 1], ready to be solved.
+
+    `known` [m, d] is in the mixtures besides the images, None where nothing is.
+    """
 
     mixed: Tensor
     inverse: Tensor
     found: Membership
+    known: Tensor | None = None
 
     @classmethod
-    def of(cls, found: Membership, trust: Tensor | None = None) -> Regression:
+    def of(
+        cls, found: Membership, known: Tensor | None = None, trust: Tensor | None = None
+    ) -> Regression:
         """Of memberships and weights; all rows alike without `trust`."""
         mixed = found.dense()
         counted = mixed if trust is None else mixed * trust
         gram = counted.T @ mixed
         level = gram.diagonal().mean().clamp(min=1e-12)
         gram += torch.diag((_RIDGE * level).expand(len(gram)))
-        return cls(mixed, torch.linalg.solve(gram, counted.T), found)
+        return cls(mixed, torch.linalg.solve(gram, counted.T), found, known)
+
+    def mixtures(self, images: Tensor) -> Tensor:
+        """[m, d] of images [n, d]."""
+        mixed = self.mixed @ images
+        return mixed if self.known is None else mixed.add_(self.known)
 
     def signed(self, rows: Tensor) -> Tensor:
         """[n, d]: plain least squares of mixtures [m, d] whose signs are known."""
-        return self.inverse @ rows
+        return self.inverse @ (rows if self.known is None else rows - self.known)
+
+    def of_values(self, values: Tensor) -> Regression:
+        """The same for some of the d values alone."""
+        return self if self.known is None else replace(self, known=self.known[:, values])
 
     def improved(self, seen: Tensor, images: Tensor, turns: int = _TURNS) -> Tensor:
         """Images [n, d] after so many turns of signs and least squares, or when signs stay."""
-        signs = (self.mixed @ images).sign()
+        signs = self.mixtures(images).sign()
         for _ in range(turns):
-            images = self.inverse @ (seen * signs)
-            before, signs = signs, (self.mixed @ images).sign()
+            images = self.signed(seen * signs)
+            before, signs = signs, self.mixtures(images).sign()
             if torch.equal(before, signs):
                 break
         return images
 
     def errors(self, seen: Tensor, images: Tensor) -> Tensor:
         """[d] relative error of the absolute values that images explain, value by value."""
-        left = ((self.mixed @ images).abs_() - seen).square_().sum(0)
+        left = (self.mixtures(images).abs_() - seen).square_().sum(0)
         return (left / seen.square().sum(0).clamp(min=1e-12)).sqrt()
 
     def solved(self, seen: Tensor, starts: int, rng: Stream) -> Tensor:
         """Images [n, d] of absolute values [m, d], up to a sign for each of the d values.
 
-        Values that the first start left unexplained are begun anew at random, `starts` times at
-        the most; the best answer stays.
+        What is known beside the images is a start by itself.
         """
-        images = self.improved(seen, spectral_start(self.found, seen))
-        errors = self.errors(seen, images)
+        if self.known is None:
+            images = self.improved(seen, spectral_start(self.found, seen))
+        else:
+            images = self._begun(seen, seen.new_zeros(self.found.n, seen.shape[1]))
+        return self.retried(seen, images, starts, rng)
+
+    def retried(self, seen: Tensor, images: Tensor, starts: int, rng: Stream) -> Tensor:
+        """Images [n, d] with values that they left unexplained begun anew at random.
+
+        So many times at the most; the best answer stays.
+        """
+        images, errors = images.clone(), self.errors(seen, images)
         for start in range(starts):
             waiting = (errors > max(_SOLVED, 2 * float(errors.median()))).nonzero().squeeze(1)
             if not len(waiting):
                 break
-            part = seen[:, waiting].contiguous()
-            tried = self._anew(part, rng.stream(start=start))
-            found = self.errors(part, tried)
+            part, some = seen[:, waiting].contiguous(), self.of_values(waiting)
+            images_at_random = rng.stream(start=start).normal(self.found.n, len(waiting)).to(seen)
+            tried = some._begun(part, images_at_random * _size(part))
+            found = some.errors(part, tried)
             better = found < errors[waiting]
             images[:, waiting[better]] = tried[:, better]
             errors[waiting[better]] = found[better]
         return images
 
-    def _anew(self, seen: Tensor, rng: Stream) -> Tensor:
-        """From random images, with signs that are unsure at first and ever surer."""
-        size = seen.square().mean(0).sqrt().clamp(min=1e-12)
-        images = rng.normal(self.mixed.shape[1], seen.shape[1]).to(seen) * size
+    def _begun(self, seen: Tensor, images: Tensor) -> Tensor:
+        """From images [n, d] that say little, with signs unsure at first and ever surer."""
+        size = _size(seen)
         first, last = _SOFT
         for turn in range(_TURNS):
             allowed = size * first * (last / first) ** (turn / (_TURNS - 1))
-            images = self.inverse @ (seen * (seen * (self.mixed @ images) / allowed**2).tanh())
+            images = self.signed(seen * (seen * self.mixtures(images) / allowed**2).tanh())
         return self.improved(seen, images)
+
+
+def _size(seen: Tensor) -> Tensor:
+    """[d] of a mixture, value by value."""
+    return seen.square().mean(0).sqrt().clamp(min=1e-12)
 
 
 def spectral_start(found: Membership, seen: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ class Luo(Attack[LuoConfig]):
         if self.config.knows("clusters"):
             grouped, members = self._told(view, members)
         else:
-            grouped = group(places, members, published)
+            grouped = group(places, members, published, told=self.config.count == "told")
         progress(1, 2, f"{len(grouped.kinds)} clusters")
         images = restorer.images(heaps(members, places, grouped, self.config.members, view.classes))
         return Reconstruction(
@@ -125,20 +125,35 @@ def true_leaders(weights: Tensor, sources: Tensor, leading: Tensor, view: View) 
     return leading_sources(weights, sources, votes.argmax(1), leading)
 
 
-def group(places: Tensor, members: Members, published: Published) -> Grouped:
-    """k-medoids among the encodings of each leading class, as many as the class has images."""
+def group(places: Tensor, members: Members, published: Published, *, told: bool) -> Grouped:
+    """k-medoids among the encodings of each leading class, as many as the class has images.
+
+    Where that is not `told`, as many as there seem to be, and no more in all than a round has
+    rows: an image leads in about one encoding of a round.
+    """
     counts = images_of_classes(published.labels, published.n, published.privates)
     numbers = torch.full_like(members.leading, -1)
     kinds: list[Tensor] = []
     for kind in members.leading.unique():
         rows = (members.leading == kind).nonzero().squeeze(1)
         count = int(counts[kind])
-        if not count:
+        if told and not count:
             continue
-        found = clustered(places[rows], max(2, len(rows) // count), count)
+        size = len(rows) // count if told else published.rounds
+        found = clustered(places[rows], max(2, size), count if told else None)
         numbers[rows] = found.numbers + sum(map(len, kinds))
         kinds.append(kind.expand(len(found)))
-    return Grouped(numbers, torch.cat(kinds))
+    return largest(Grouped(numbers, torch.cat(kinds)), published.n)
+
+
+def largest(grouped: Grouped, most: int) -> Grouped:
+    """The `most` clusters that have most members; the encodings of others are in none."""
+    count = len(grouped.kinds)
+    sizes = grouped.numbers[grouped.numbers >= 0].bincount(minlength=count)
+    kept = sizes.argsort(descending=True, stable=True)[:most].sort().values
+    renamed = grouped.numbers.new_full((count + 1,), -1)  # the last one is of -1, which is none
+    renamed[kept] = torch.arange(len(kept), device=kept.device)
+    return Grouped(renamed[grouped.numbers], grouped.kinds[kept])
 
 
 def heaps(members: Members, places: Tensor, grouped: Grouped, most: int, classes: int) -> Heap:
