@@ -100,6 +100,11 @@ def test_odd_cells_have_a_number(root, changes):
     assert record_of(root, **{"attack": "gradmatch[steps=10]", **changes}).privacy["snr_db"].n == 4
 
 
+def test_a_cut_that_the_victim_has_not_is_refused_though_nothing_cuts_there(root):
+    with pytest.raises(UsageError, match="no block 'nope' to cut after"):
+        evaluate(cache=root, **{**CELL, "victim": "strided[cut=nope]"}, defense="none")
+
+
 def test_one_image_has_no_statistics_behind_a_dense_layer(root):
     with pytest.raises(UsageError, match="--batch-size 2 or --bn-mode eval"):
         evaluate(cache=root, **{**CELL, "defense": "none", "victim": "paper-head"})

@@ -176,6 +176,11 @@ def test_an_unknown_cut_names_the_nearest_and_all():
         cut_at(model, "bdy")
 
 
+def test_an_unknown_cut_is_refused_before_anything_is_trained():
+    with pytest.raises(UsageError, match="no block 'bdy' to cut after"):
+        fresh(tiny(cut="bdy"), (1, 28, 28), 10, BOARD, device=CPU)
+
+
 @pytest.mark.parametrize("wrong", [{"optimizer": "adamv"}, {"schedule": "cosin"}, {"epochs": 0}])
 def test_a_recipe_refuses_what_it_does_not_know(wrong):
     with pytest.raises(ValidationError, match=next(iter(wrong))):

@@ -1,0 +1,74 @@
+"""A record as people read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.cli.report import print_report
+from harness.record import Member, RunRecord, Used
+from harness.request import make_request
+from harness.scoring.summary import MetricScore
+
+pytestmark = pytest.mark.core
+SNR = {"snr_db": MetricScore(unit="dB", leaks_more="higher", mean=9.3, std=2.1, n=3)}
+
+
+def used(name: str) -> Used:
+    return Used(name=name, version="1", distribution="d", source_sha256="0", config={})
+
+
+def record(**more: Any) -> RunRecord:
+    asked = {name: more.pop(name) for name in list(more) if name in ("batch_size", "victim_epochs")}
+    values: dict[str, Any] = {
+        "status": "ok",
+        "request": make_request(defense="none", threads=1, **asked),
+        "defense": (used("none"),),
+        "attack": used("gradmatch"),
+        "dataset": used("cifar10"),
+        "victim": used("strided"),
+        "space": used("pixels"),
+        "threat_model": "informed",
+        "release_kind": "gradients",
+        "device": "cpu",
+        "threads": 1,
+    }
+    return RunRecord(**{**values, **more}).sealed()
+
+
+def printed(shown: RunRecord, capsys: pytest.CaptureFixture[str]) -> str:
+    print_report(shown, None)
+    return capsys.readouterr().out
+
+
+def test_members_of_a_suite_are_told_apart_by_their_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = ("gradmatch", "gradmatch[preset=realistic]")
+    members = {name: Member(status="ok", attack=used(name), privacy=SNR) for name in names}
+    lines = printed(record(attack=used("suite"), members=members, privacy=SNR), capsys).splitlines()
+    rows = [line.split()[0] for line in lines if line.startswith("gradmatch")]
+    assert sorted(rows) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "gradients of single images after 1 epoch, BatchNorm in train mode)"),
+        (
+            {"batch_size": 16, "victim_epochs": 0},
+            "gradients of batches of 16 after 0 epochs, BatchNorm in train mode)",
+        ),
+    ],
+)
+def test_the_heading_says_of_what_gradients_were_taken(
+    asked: dict[str, int], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in printed(record(**asked), capsys)
+
+
+def test_the_heading_of_other_releases_says_nothing_of_gradients(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "gradients" not in printed(record(release_kind="encodings"), capsys)
