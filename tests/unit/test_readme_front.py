@@ -1,0 +1,63 @@
+"""What the README says first is what the board of CIFAR-10 says."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.core
+ROOT = Path(__file__).parents[2]
+TAUS = ("1", "1e-1", "1e-2")
+LINEAR = "linear[preset=paper]"
+
+
+@pytest.fixture(scope="module")
+def opening() -> str:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return " ".join(text.partition("## Two commands")[0].split())
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, str]]:
+    with (ROOT / "leaderboards/cifar10-v1/leaderboard.csv").open(encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    return [line for line in found if line["track"] == "once" and line["metric"] == "snr_db"]
+
+
+def row(lines: list[dict[str, str]], defense: str) -> dict[str, str]:
+    return next(x for x in lines if x["kind"] == "row" and x["defense"] == defense)
+
+
+def gains(lines: list[dict[str, str]], attack: str) -> list[float]:
+    cells = {x["defense"]: x for x in lines if x["kind"] == "cell" and attack in x.values()}
+    return [float(cells[f"singmix[tau={tau}]"]["gain"]) for tau in TAUS]
+
+
+def test_it_opens_with_the_front_of_cifar10(opening: str) -> None:
+    assert "](leaderboards/cifar10-v1/front.png)" in opening
+    assert (ROOT / "leaderboards/cifar10-v1/front.png").exists()
+
+
+def test_what_singularized_mixup_keeps_and_leaks(opening: str, lines: list[dict[str, str]]) -> None:
+    mild, strong = row(lines, "singmix[tau=1]"), row(lines, "singmix[tau=1e-4]")
+    assert f"keeps {float(mild['accuracy']):.1%}".replace("%", " %") in opening
+    assert f"where {float(mild['reference']):.1%}".replace("%", " %") in opening
+    assert f"{float(mild['gain']):.1f} dB nearer" in opening
+    assert f"({float(strong['accuracy']):.1%};".replace("%", " %") in opening
+    assert float(strong["gain_low"]) <= 0
+
+
+def test_the_closed_form_beats_the_paper_s_attack(
+    opening: str, lines: list[dict[str, str]]
+) -> None:
+    best, paper = gains(lines, "lmmse"), gains(lines, LINEAR)
+    assert "{:.1f}, {:.1f} and {:.1f} dB better than guessing".format(*best) in opening
+    assert "{:.1f}, {:.1f} and {:.1f} dB worse".format(*(-gain for gain in paper)) in opening
+
+
+def test_the_encodings_are_counted(opening: str, lines: list[dict[str, str]]) -> None:
+    words = {7: "seven", 8: "eight", 9: "nine"}
+    encoded = {x["defense"] for x in lines if x["kind"] == "row"} - {"none"}
+    assert f"None of {words[len(encoded)]} ways" in opening
