@@ -226,11 +226,11 @@ def _connected(address: str | None) -> Iterator[None]:
             ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **started)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UsageError(f"There is no Ray cluster to use at '{address}': {error}") from None
-    try:
-        with redirect_stdout(sys.stderr):  # Ray prints there that a node was lost
+    with redirect_stdout(sys.stderr):  # Ray says there that a node was lost, some of it at the end
+        try:
             yield
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
 
 
 def _check_address(address: str) -> None:
