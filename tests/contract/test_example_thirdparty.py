@@ -211,7 +211,7 @@ def test_uninstalled_it_vanishes_and_its_records_stay(machine, records):
     assert shown.code == 0
     assert "firstlayer" in shown.out
     assert (lost.code, lost.out) == (2, "")
-    assert "Unknown dataset 'stripes'" in lost.err
+    assert "Unknown attack 'firstlayer'" in lost.err
 
 
 def test_nothing_is_left_behind(machine, records):

@@ -68,13 +68,14 @@ def test_an_empty_board_holds(board: str, tmp_path: Path) -> None:
     ("path", "code", "told"),
     [
         ("nowhere", 2, "There is no board"),
-        (".", 2, "holds no records"),
+        ("empty", 2, "holds no records"),
         ("board/records/x.json", 2, "There is no board"),
     ],
 )
 def test_what_cannot_be_verified(
     board: str, tmp_path: Path, path: str, code: int, told: str
 ) -> None:
+    (tmp_path / "empty").mkdir()
     done = harness("verify", str(tmp_path / path), cache=tmp_path / "cache")
     assert told in complaint(done, code)
 
