@@ -184,8 +184,10 @@ MIXED = ("none", "mixup[k=4]", "gradprune[p=0.9]+mixup[k=4]", *HIDDEN)
     [
         (PRUNED, 1, 1000),
         (PRUNED, 16, 1000),
+        (PRUNED[:2], 32, 1000),
         (MIXED, 1, 20),
         (MIXED, 16, 32),
+        (MIXED[:2], 32, 32),
     ],
 )
 def test_the_readme_quotes_gradient_matching(
@@ -198,7 +200,13 @@ def test_the_readme_quotes_gradient_matching(
     assert row_in_readme(row, *cells, *blank)
 
 
-@pytest.mark.parametrize("rounds", [1])
+def test_the_readme_quotes_what_several_encodings_give_away() -> None:
+    asked = {"attack": "gradmatch[steps=600]", "batch_size": 1, "rounds": 8}
+    mixup, *hidden = (spread(matched(defense=d, **asked)) for d in ("mixup[k=4]", *HIDDEN))
+    assert row_in_readme("one for each of eight encodings", "", mixup, "", *hidden)
+
+
+@pytest.mark.parametrize("rounds", [1, 8])
 @pytest.mark.parametrize("defense", HIDDEN)
 def test_the_readme_quotes_absolute_values_where_signs_are_hidden(
     defense: str, rounds: int
@@ -216,6 +224,12 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     ],
     "adaptive=false": [
         {"attack": "gradmatch[steps=300,adaptive=false]", "defense": p} for p in PRUNED[1:]
+    ],
+    "rate": [
+        {"attack": "gradmatch[steps=600,lr=0.02]", "defense": p, "targets": 20} for p in PRUNED[2:]
+    ],
+    "rate=.1": [
+        {"attack": "gradmatch[steps=600]", "defense": p, "targets": 20} for p in PRUNED[2:]
     ],
     "tv": [
         {"attack": f"gradmatch[steps=300,tv={weight}]"}
@@ -241,6 +255,8 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     [
         ("pruning known", "adaptive"),
         ("taken for zeros", "adaptive=false"),
+        ("steps of .1", "rate=.1"),
+        ("steps of .02", "rate"),
         ("single images", "tv"),
         ("batches of 4", "bn"),
         ("clipped and noised", "dpsgd"),
@@ -292,6 +308,18 @@ def test_a_suite_finds_no_use_in_knowing_less() -> None:
         assert informed > told
         assert "knows_less_does_better" not in {flag.name for flag in record.flags}
         assert f"{informed:.1f} and {told:.1f} dB" in text
+
+
+def test_the_readme_quotes_a_decoder_that_mixcon_does_not_hinder() -> None:
+    found = [Records(Path()).load(path) for path in RECORDS]
+    decoder = "inversion[preset=decoder,epochs=5,base=16]"
+    scores = {
+        record.request.defense: f"{record.privacy['ssim'].mean:.3f}"
+        for record in found
+        if record.request.attack == decoder and record.dataset.name == "cifar10"
+    }
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+    assert f"{scores['none']} and {scores['mixcon[strength=1,beta=1e-8]']}, and is not" in text
 
 
 CLUSTERING = [
