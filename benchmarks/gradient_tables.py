@@ -13,9 +13,8 @@
     python benchmarks/gradient_tables.py age         # epochs of training before the gradients
 
 CPU seconds with --threads 1, each table in all: adaptive 75, tv 85, bn 40, age 50, labels 80,
-dpsgd 300 with --utility, knowledge 70, suite 160, rate 230, digits 200. `ladder` takes an hour and
-a half: 70 of a cell of plain batches of 1, 90 of 16 or 32, 250 of mixed batches, and eight times
-that of eight rounds.
+dpsgd 300 with --utility, knowledge 70, suite 160, rate 80, digits 200. `ladder` takes half an hour:
+40 to 90 of a cell, and 300 of one of eight rounds.
 
 Papers: Huang et al. 2021, Evaluating Gradient Inversion Attacks and Defenses in Federated
 Learning, with its appendix; its network is ResNet-18, so its figures say in which order defenses
