@@ -44,8 +44,7 @@ from harness.api import Collection, Config, Scale
 from harness.assets.lookup import folder
 from harness.store.paths import cache_root
 from harness_plugins.attacks.gradmatch.distances import Observed
-from harness_plugins.attacks.gradmatch.gradients import BatchedGradients
-from harness_plugins.attacks.gradmatch.matching import MOST_VALUES
+from harness_plugins.attacks.gradmatch.matching import at_once, distance_of
 from harness_plugins.attacks.gradmatch.objective import Objective, total_variation
 from harness_plugins.attacks.gradmatch.search import descend
 from harness_plugins.datasets.cifar10 import CIFAR10
@@ -110,10 +109,10 @@ def ours(case: Case, iterations: int, tv: Variation | None = None) -> Tensor:
     """Graphs of several targets, by the plugin's own gradients, distance and optimiser."""
     names = [name for name, _ in case.model.named_parameters()]
     released = [torch.stack(each) for each in zip(*case.gradients, strict=True)]
-    batched = BatchedGradients(case.model, train=False, watched=False)
     observed = Observed.of(dict(zip(names, released, strict=True)), adaptive=True)
-    objective = Objective(batched, observed, "cosine", tv=0.0, bn=0.0, moments={})
-    size = max(1, min(AT_ONCE, MOST_VALUES // batched.values))
+    distance = distance_of(case.model, observed, "cosine", case.starts[:1], train=False)
+    objective = Objective(distance, tv=0.0, bn=0.0, moments={})
+    size = at_once(distance, AT_ONCE)
     parts = torch.arange(len(case.labels)).split(size)
     of = tv or their_variation
     return torch.cat([descended(case, objective[rows], rows, iterations, of) for rows in parts])

@@ -9,13 +9,20 @@ from torch.nn.functional import cosine_similarity, cross_entropy, one_hot
 from views import BUDGET, clothes, quiet, stream, view_of
 
 from harness.api import CellFailed, Channel, Encoder, Samples
-from harness_plugins.attacks.gradmatch import GradmatchConfig, labels, quasi_newton, search
+from harness_plugins.attacks.gradmatch import (
+    GradmatchConfig,
+    labels,
+    matching,
+    quasi_newton,
+    search,
+)
+from harness_plugins.attacks.gradmatch.angles import AngleByLayer
 from harness_plugins.attacks.gradmatch.attack import GradientMatching
 from harness_plugins.attacks.gradmatch.decoding import Decoder
 from harness_plugins.attacks.gradmatch.distances import Observed
 from harness_plugins.attacks.gradmatch.gradients import BatchedGradients
 from harness_plugins.attacks.gradmatch.inputs import expected
-from harness_plugins.attacks.gradmatch.objective import total_variation
+from harness_plugins.attacks.gradmatch.objective import Apart, total_variation
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
 from harness_plugins.defenses.mixup import MixupConfig
@@ -130,6 +137,78 @@ def test_the_distances_have_the_derivatives_they_say(kind, pruned):
         return observed.distance(kind, dict(zip(given, gradients, strict=True)))
 
     assert torch.autograd.gradcheck(distance, at)
+
+
+def released_of(model, inputs, soft):
+    return Observed.of(true_gradients(model, inputs, soft), adaptive=True)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_angles_are_the_same_where_gradients_are_not_formed(size):
+    torch.manual_seed(0)
+    model = ResNet18(ResNet18Config()).build((1, 14, 14), 10)
+    with torch.no_grad():
+        model.train()(torch.randn(16, 1, 14, 14))
+    model.double().eval()
+    given = images(2 * size)
+    inputs = given.images.view(2, size, 1, 14, 14).double()
+    soft = one_hot(given.labels, 10).double().view(2, size, 10)
+    observed = released_of(model, inputs, soft)
+    angle = AngleByLayer.of(model, observed, inputs[0], train=False)
+    assert angle is not None
+    assert angle.formed < observed.values / 2
+    near = (inputs + 0.3 * torch.randn_like(inputs)).requires_grad_()
+    formed = Apart(BatchedGradients(model, train=False), observed, "cosine")
+    (expected, _), (found, _) = formed(near, soft), angle(near, soft)
+    torch.testing.assert_close(found, expected)
+    (wanted,) = torch.autograd.grad(expected.sum(), near)
+    (pulls,) = torch.autograd.grad(found.sum(), near)
+    torch.testing.assert_close(pulls, wanted)
+    torch.testing.assert_close(angle[torch.tensor([1])](near[1:], soft[1:])[0], found[1:])
+    with torch.no_grad():
+        assert not angle(near, soft)[0].requires_grad
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(8, 8, 3, 1, 1, groups=2),
+        nn.Conv2d(8, 8, 3, padding="same"),
+        nn.Conv2d(8, 8, 3, 1, 1, padding_mode="reflect"),
+        nn.GroupNorm(2, 8),
+        nn.BatchNorm2d(8, track_running_stats=False),
+        nn.Sequential(*[nn.Conv2d(8, 8, 1)] * 2),
+    ],
+)
+def test_layers_of_other_kinds_have_their_gradients_formed(layer):
+    first, *rest = small()
+    model = nn.Sequential(first, layer, *rest)
+    soft = one_hot(images(1).labels, 10).float().unsqueeze(0)
+    inputs = images(1).images.unsqueeze(0)
+    observed = released_of(model.eval(), inputs, soft)
+    assert AngleByLayer.of(model, observed, inputs[0], train=False) is None
+
+
+def test_batches_that_are_normalised_as_a_whole_have_their_gradients_formed():
+    model, inputs = small(norm=True).eval(), images(2).images.unsqueeze(0)
+    soft = one_hot(images(2).labels, 10).float().unsqueeze(0)
+    observed = released_of(model, inputs, soft)
+    assert AngleByLayer.of(model, observed, inputs[0], train=False) is not None
+    assert AngleByLayer.of(model, observed, inputs[0], train=True) is None
+
+
+def test_only_large_gradients_are_not_formed(monkeypatch):
+    model, inputs = small().eval(), images(1).images.unsqueeze(0)
+    soft = one_hot(images(1).labels, 10).float().unsqueeze(0)
+    observed = released_of(model, inputs, soft)
+
+    def kind(distance):
+        return type(matching.distance_of(model, observed, distance, inputs[0], train=False))
+
+    assert kind("cosine") is Apart
+    monkeypatch.setattr(matching, "MOST_FORMED", observed.values - 1)
+    assert kind("cosine") is AngleByLayer
+    assert kind("l2") is Apart
 
 
 def test_what_was_pruned_is_matched_only_by_the_naive_attack():

@@ -11,15 +11,18 @@ from harness.api import Attack, Budget, CellFailed, Channel, Progress, Reconstru
 from harness_plugins.attacks.gradmatch import GradmatchConfig, labels
 from harness_plugins.attacks.gradmatch.decoding import Decoder
 from harness_plugins.attacks.gradmatch.distances import TINY, Observed
-from harness_plugins.attacks.gradmatch.gradients import BatchedGradients, Moments
+from harness_plugins.attacks.gradmatch.gradients import running_moments
 from harness_plugins.attacks.gradmatch.inputs import Inputs, expected, input_shape
-from harness_plugins.attacks.gradmatch.matching import Matched, Matching
+from harness_plugins.attacks.gradmatch.matching import Matched, Matching, distance_of
 from harness_plugins.attacks.gradmatch.objective import Objective
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.resizing import fit_images
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from harness_plugins.attacks.gradmatch.gradients import Moments
+    from harness_plugins.attacks.gradmatch.objective import Distance
 
 
 class GradientMatching(Attack[GradmatchConfig]):
@@ -40,9 +43,10 @@ class GradientMatching(Attack[GradmatchConfig]):
 
     def _matching(self, view: View, inputs: Inputs, shape: tuple[int, ...]) -> Matching:
         size = int(view.protocol.get("batch_size", 1))
+        like = torch.zeros(size, *shape, device=view.device)
         return Matching(
             config=self.config,
-            objective=self._objective(view, folded=inputs.folded),
+            objective=self._objective(view, like, folded=inputs.folded),
             inputs=inputs,
             labels=self._labels(view, size),
             batches=len(next(iter(view.gradients.values()))),
@@ -52,31 +56,31 @@ class GradientMatching(Attack[GradmatchConfig]):
             device=view.device,
         )
 
-    def _objective(self, view: View, *, folded: bool) -> Objective:
-        watched = self.config.statistics != "none" and self.config.bn > 0
-        train = view.protocol.get("bn_mode") == "train"
-        batched = BatchedGradients(view.model, train=train, watched=watched)
+    def _objective(self, view: View, like: Tensor, *, folded: bool) -> Objective:
+        moments = self._moments(view)
         return Objective(
-            gradients=batched,
-            observed=Observed.of(
-                view.gradients,
-                adaptive=self.config.adaptive,
-                told="gradprune" in str(view.protocol.get("guards", "")),
-            ),
-            distance=self.config.distance,
+            distance=self._distance(view, like, watched=bool(moments)),
             tv=self.config.tv if view.scale.of_images else 0.0,
             bn=self.config.bn,
-            moments=self._moments(view, batched),
+            moments=moments,
             folded=folded,
         )
 
-    def _moments(self, view: View, batched: BatchedGradients) -> Moments:
+    def _distance(self, view: View, like: Tensor, *, watched: bool) -> Distance:
+        told = "gradprune" in str(view.protocol.get("guards", ""))
+        observed = Observed.of(view.gradients, adaptive=self.config.adaptive, told=told)
+        train = view.protocol.get("bn_mode") == "train"
+        return distance_of(
+            view.model, observed, self.config.distance, like, train=train, watched=watched
+        )
+
+    def _moments(self, view: View) -> Moments:
         """What each BatchNorm should see: of each batch, or as the model has it from training."""
         if self.config.statistics == "none" or not self.config.bn:
             return {}
         exact = self.config.statistics == "exact"
         if not (exact or view.has(Channel.BN_STATISTICS)):
-            return batched.running
+            return running_moments(view.model)
         known = view.bn_statistics
         layers = sorted({name.rpartition(".")[0] for name in known})
         return {layer: (known[f"{layer}.mean"], known[f"{layer}.var"]) for layer in layers}

@@ -60,6 +60,11 @@ class Observed:
         squared: Tensor = _Squared.apply(observed, kept, *own)
         return squared
 
+    @property
+    def values(self) -> int:
+        """Numbers in the gradient of one batch."""
+        return sum(g[0].numel() for g in self.gradients.values())
+
     @cached_property
     def squared_norm(self) -> Tensor:
         """[P] over all layers."""

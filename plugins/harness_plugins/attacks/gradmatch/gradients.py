@@ -41,7 +41,6 @@ class BatchedGradients:
     """
 
     def __init__(self, model: nn.Module, *, train: bool, watched: bool = True) -> None:
-        self.running = running_moments(model)
         model = deepcopy(model).train(train).requires_grad_(False)
         if train:
             replace_all_batch_norm_modules_(model)
@@ -59,11 +58,6 @@ class BatchedGradients:
         gradients, moments = self._single(self.parameters, inputs[0], labels[0])
         alone = {name: gradient.unsqueeze(0) for name, gradient in gradients.items()}
         return Taken(alone, {n: (m.unsqueeze(0), v.unsqueeze(0)) for n, (m, v) in moments.items()})
-
-    @property
-    def values(self) -> int:
-        """Numbers in the gradient of one batch."""
-        return sum(parameter.numel() for parameter in self.parameters.values())
 
     def _loss(
         self, parameters: Mapping[str, Tensor], inputs: Tensor, labels: Tensor

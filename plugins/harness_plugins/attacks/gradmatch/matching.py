@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from harness_plugins.attacks.gradmatch import quasi_newton
+from harness_plugins.attacks.gradmatch.angles import AngleByLayer
+from harness_plugins.attacks.gradmatch.gradients import BatchedGradients
+from harness_plugins.attacks.gradmatch.objective import Apart
 from harness_plugins.attacks.gradmatch.search import Found, descend
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from harness.api import Progress, Stream
     from harness_plugins.attacks.gradmatch import GradmatchConfig
+    from harness_plugins.attacks.gradmatch.distances import Observed
     from harness_plugins.attacks.gradmatch.inputs import Inputs
-    from harness_plugins.attacks.gradmatch.objective import Objective
+    from harness_plugins.attacks.gradmatch.objective import Distance, Objective
     from harness_plugins.attacks.gradmatch.search import LossOf, Stepped
 
 
-MOST_VALUES = 4_000_000
-"""Of gradients in one graph; a network of eleven million is taken alone."""
+MOST_FORMED, MOST_OBSERVED = 4_000_000, 64_000_000
+"""Values in the gradients of one graph: those that are formed, and those they are held against."""
+
+
+def distance_of(
+    model: nn.Module,
+    observed: Observed,
+    kind: Literal["cosine", "l2"],
+    like: Tensor,
+    *,
+    train: bool,
+    watched: bool = False,
+) -> Distance:
+    """Large gradients are not formed where their angle can be had without.
+
+    `like`: inputs of one problem [b, *shape]; `watched`: moments of BatchNorm are asked for.
+    """
+    if kind == "cosine" and not watched and observed.values > MOST_FORMED:
+        angle = AngleByLayer.of(model, observed, like, train=train)
+        if angle is not None:
+            return angle
+    return Apart(BatchedGradients(model, train=train, watched=watched), observed, kind)
+
+
+def at_once(distance: Distance, most: int) -> int:
+    """Problems of one graph, `most` at the most."""
+    formed = MOST_FORMED // max(1, distance.formed)
+    return max(1, min(most, formed, MOST_OBSERVED // distance.observed.values))
 
 
 @dataclass(frozen=True)
@@ -101,7 +131,7 @@ class Matching:
 
         Beyond some millions of values in gradients a graph of many is slower than one by one.
         """
-        return max(1, min(self.config.at_once, MOST_VALUES // self.objective.gradients.values))
+        return at_once(self.objective.distance, self.config.at_once)
 
     def _part(self, rows: Tensor, start: list[Tensor], turn: Turn) -> Found:
         """Some problems in one graph: their inputs, and labels [P, b, classes]."""

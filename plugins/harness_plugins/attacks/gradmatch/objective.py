@@ -3,13 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from harness_plugins.attacks.gradmatch.distances import Observed
     from harness_plugins.attacks.gradmatch.gradients import BatchedGradients, Moments
+
+
+class Distance(Protocol):
+    """How far the gradients of P batches are from those observed."""
+
+    @property
+    def observed(self) -> Observed:
+        """What was released."""
+        ...
+
+    @property
+    def formed(self) -> int:
+        """Numbers of one batch's gradient that are in memory."""
+        ...
+
+    def __getitem__(self, rows: Tensor) -> Distance: ...
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Moments]:
+        """[P] at inputs [P, b, *shape] and soft labels [P, b, classes].
+
+        And the moments that BatchNorm layers saw, where somebody watches.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The distance of gradients that are formed."""
+
+    gradients: BatchedGradients
+    observed: Observed
+    kind: Literal["cosine", "l2"]
+
+    @property
+    def formed(self) -> int:
+        """All numbers of it."""
+        return self.observed.values
+
+    def __getitem__(self, rows: Tensor) -> Apart:
+        return replace(self, observed=self.observed[rows])
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Moments]:
+        """[P], and the moments that were watched."""
+        taken = self.gradients(inputs, labels)
+        return self.observed.distance(self.kind, taken.gradients), taken.moments
 
 
 @dataclass(frozen=True)
@@ -20,9 +65,7 @@ class Objective:
     `folded`: smoothness is asked of absolute values, because signs are random.
     """
 
-    gradients: BatchedGradients
-    observed: Observed
-    distance: Literal["cosine", "l2"]
+    distance: Distance
     tv: float
     bn: float
     moments: Moments
@@ -34,16 +77,15 @@ class Objective:
             name: (mean[rows], var[rows]) if mean.ndim > 1 else (mean, var)
             for name, (mean, var) in self.moments.items()
         }
-        return replace(self, observed=self.observed[rows], moments=moments)
+        return replace(self, distance=self.distance[rows], moments=moments)
 
     def __call__(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """[P] for inputs [P, b, *shape] and soft labels [P, b, classes]."""
-        taken = self.gradients(inputs, labels)
-        loss = self.observed.distance(self.distance, taken.gradients)
+        loss, found = self.distance(inputs, labels)
         if self.tv and inputs.ndim == 5:
             loss = loss + self.tv * total_variation(inputs.abs() if self.folded else inputs)
         if self.bn and self.moments:
-            loss = loss + self.bn * _apart(taken.moments, self.moments)
+            loss = loss + self.bn * _apart(found, self.moments)
         return loss
 
 
