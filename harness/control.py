@@ -34,6 +34,8 @@ IDENTIFICATION = tuple(
     name.removesuffix("_ci") for name in Identification.model_fields if name.endswith("_ci")
 )
 """What a control may ask of an identification, as `identification.top1`."""
+ANY_METRIC = "snr_db"
+"""What is scored where a control looks at something else."""
 
 Direction = Literal["higher", "lower"]
 Outcome = Literal[Status, "unavailable"]
@@ -163,8 +165,11 @@ def _results(
 
 
 def _cell(control: Control, attack: str) -> dict[str, Any]:
-    """What is asked of `evaluate` for one control."""
+    """What is asked of `evaluate` for one control; of metrics, the one that it looks at."""
+    asked = control.metric.removesuffix("_abs")
+    known = {spec.name for spec in registry().specs("metrics")}
     return {
+        "metrics": asked if asked in known else ANY_METRIC,
         **control.options,
         "defense": control.defense,
         "dataset": control.dataset,

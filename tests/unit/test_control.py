@@ -152,6 +152,7 @@ def answered(root: Path, mean: float) -> None:
         dataset=declared.dataset,
         attack="identity",
         only="privacy",
+        metrics=declared.metric,
     )
     keys = Keys(equip(plan(request, registry()), root), fingerprint(None))
     score = MetricScore(unit="dB", mean=mean, n=9)
