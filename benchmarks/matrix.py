@@ -21,8 +21,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-DEFENSES = ("mixup", "singmix[tau=1e-2]", "instahide")
-ATTACKS = ("lmmse", "linear", "unet", "wiener")
+DEFENSES = ("mixup[k=2]", "singmix[tau=1e-2]", "instahide[k=2]")
+ATTACKS = ("lmmse", "linear", "wiener", "classmeans")
 WANTED = 1.6
 
 

@@ -23,6 +23,7 @@ from harness.registry import registry
 from harness.request import PresetName, make_request
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
+from harness.scoring.verdict import ABSOLUTE
 from harness.selector import Resolved, parse_one, resolve
 from harness.store.paths import cache_root, disk_errors, write_atomically
 from harness.store.records import MALFORMED
@@ -34,9 +35,6 @@ IDENTIFICATION = tuple(
     name.removesuffix("_ci") for name in Identification.model_fields if name.endswith("_ci")
 )
 """What a control may ask of an identification, as `identification.top1`."""
-ANY_METRIC = "snr_db"
-"""What is scored where a control looks at something else."""
-
 Direction = Literal["higher", "lower"]
 Outcome = Literal[Status, "unavailable"]
 """How a control's cell ended; `unavailable`: this machine lacks its data or a plugin."""
@@ -159,17 +157,17 @@ def _results(
     with observer.stage(f"controls of {attack.name}") as progress:
         for control in controls:
             progress(len(results), len(controls), control.defense)
-            cell = {**options, **_cell(control, text)}
+            cell = {**options, **asked_of(control, text)}
             results.append(_result(control, cell, root, observer))
     return tuple(results)
 
 
-def _cell(control: Control, attack: str) -> dict[str, Any]:
-    """What is asked of `evaluate` for one control; of metrics, the one that it looks at."""
-    asked = control.metric.removesuffix("_abs")
+def asked_of(control: Control, attack: str) -> dict[str, Any]:
+    """What is asked of `evaluate` for one control; if it looks at a metric, no other is scored."""
+    asked = control.metric.removesuffix(ABSOLUTE)
     known = {spec.name for spec in registry().specs("metrics")}
     return {
-        "metrics": asked if asked in known else ANY_METRIC,
+        **({"metrics": asked} if asked in known else {}),
         **control.options,
         "defense": control.defense,
         "dataset": control.dataset,

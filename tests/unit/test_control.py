@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from harness.api import Control, IntegrityError, UsageError
-from harness.control import ControlReport, control_of, controlled, judged, report_path, run_controls
+from harness.control import (
+    ControlReport,
+    asked_of,
+    control_of,
+    controlled,
+    judged,
+    report_path,
+    run_controls,
+)
 from harness.evaluation import equip, fingerprint
 from harness.keys import Keys
 from harness.plan import plan
@@ -140,6 +148,19 @@ def test_a_number_that_is_not_there_fails_the_control(metric: str, reason: str) 
     assert not result.passed
     assert result.error
     assert reason in result.error
+
+
+@pytest.mark.parametrize(
+    ("metric", "scored"),
+    [
+        ("ssim", "ssim"),
+        ("ssim_abs", "ssim"),
+        ("identification.top1", None),
+        ("sign_accuracy", None),
+    ],
+)
+def test_a_control_scores_what_it_looks_at(metric: str, scored: str | None) -> None:
+    assert asked_of(control(metric, 0.0), "identity").get("metrics") == scored
 
 
 def answered(root: Path, mean: float) -> None:

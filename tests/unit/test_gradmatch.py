@@ -1,6 +1,7 @@
 """Gradient matching: its pieces against autograd and formulas, and the attack on real images."""
 
 from collections import OrderedDict
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -19,10 +20,10 @@ from harness_plugins.attacks.gradmatch import (
 from harness_plugins.attacks.gradmatch.angles import AngleByLayer
 from harness_plugins.attacks.gradmatch.attack import GradientMatching
 from harness_plugins.attacks.gradmatch.decoding import Decoder
-from harness_plugins.attacks.gradmatch.distances import Observed
+from harness_plugins.attacks.gradmatch.distances import FormedDistance, Observed
 from harness_plugins.attacks.gradmatch.gradients import BatchedGradients
 from harness_plugins.attacks.gradmatch.inputs import expected
-from harness_plugins.attacks.gradmatch.objective import Apart, total_variation
+from harness_plugins.attacks.gradmatch.objective import total_variation
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
 from harness_plugins.defenses.mixup import MixupConfig
@@ -139,34 +140,101 @@ def test_the_distances_have_the_derivatives_they_say(kind, pruned):
     assert torch.autograd.gradcheck(distance, at)
 
 
-def released_of(model, inputs, soft):
-    return Observed.of(true_gradients(model, inputs, soft), adaptive=True)
+def formed_of(model, inputs, soft, *, train=False, watched=True):
+    """The distance from the gradients at these inputs, by gradients that are formed."""
+    observed = Observed.of(true_gradients(model, inputs, soft), adaptive=True)
+    return FormedDistance(BatchedGradients(model, train=train, watched=watched), observed, "cosine")
+
+
+def exact(model, size=1, shape=(1, 14, 14)):
+    """The model after a look at some images, and two batches of random ones, in double."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        model.train()(torch.randn(16, *shape))
+    model.double().eval()
+    inputs = torch.randn(2, size, *shape).double()
+    return model, inputs, torch.randn(2, size, 10).double().softmax(2)
+
+
+class Residual(nn.Module):
+    """A way round, and functions that work in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 6, (3, 5), (2, 1), (1, 2), (1, 2)), nn.BatchNorm2d(6)
+        self.act = nn.ReLU(inplace=True)
+        self.way = nn.Conv2d(2, 6, 1, (2, 1), bias=False)
+
+    def forward(self, x):
+        out = self.norm(self.conv(x))
+        out += self.way(x)[..., : out.shape[-1]][..., -out.shape[-1] :]
+        return self.act(out)
+
+
+def odd():
+    """Neither square nor plain: stride, dilation, bias, a shortcut, work in place."""
+    flat = nn.Sequential(nn.AdaptiveAvgPool2d((3, 2)), nn.Flatten(), nn.Linear(36, 10))
+    return nn.Sequential(Residual(), nn.Dropout2d(0.5), flat)
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_angles_are_the_same_where_gradients_are_not_formed(size):
-    torch.manual_seed(0)
-    model = ResNet18(ResNet18Config()).build((1, 14, 14), 10)
-    with torch.no_grad():
-        model.train()(torch.randn(16, 1, 14, 14))
-    model.double().eval()
-    given = images(2 * size)
-    inputs = given.images.view(2, size, 1, 14, 14).double()
-    soft = one_hot(given.labels, 10).double().view(2, size, 10)
-    observed = released_of(model, inputs, soft)
-    angle = AngleByLayer.of(model, observed, inputs[0], train=False)
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (lambda: ResNet18(ResNet18Config(width=16)).build((1, 14, 14), 10), (1, 14, 14)),
+        (odd, (2, 12, 9)),
+    ],
+)
+def test_angles_and_moments_are_the_same_where_gradients_are_not_formed(build, shape, size):
+    model, inputs, soft = exact(build(), size, shape)
+    formed = formed_of(model, inputs, soft)
+    angle = AngleByLayer.of(formed, inputs[0])
     assert angle is not None
-    assert angle.formed < observed.values / 2
+    assert angle.held < formed.held
     near = (inputs + 0.3 * torch.randn_like(inputs)).requires_grad_()
-    formed = Apart(BatchedGradients(model, train=False), observed, "cosine")
-    (expected, _), (found, _) = formed(near, soft), angle(near, soft)
+    told = soft.flip(1).requires_grad_()
+    (expected, moments), (found, seen) = formed(near, told), angle(near, told)
     torch.testing.assert_close(found, expected)
-    (wanted,) = torch.autograd.grad(expected.sum(), near)
-    (pulls,) = torch.autograd.grad(found.sum(), near)
-    torch.testing.assert_close(pulls, wanted)
-    torch.testing.assert_close(angle[torch.tensor([1])](near[1:], soft[1:])[0], found[1:])
+    torch.testing.assert_close(seen, moments)
+    loss, other = (
+        d.sum() + sum(m.sum() for m, _ in s.values())
+        for d, s in ((expected, moments), (found, seen))
+    )
+    for mine, theirs in zip(
+        *(torch.autograd.grad(x, (near, told)) for x in (other, loss)), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(angle[torch.tensor([1])](near[1:], told[1:])[0], found[1:])
     with torch.no_grad():
-        assert not angle(near, soft)[0].requires_grad
+        alone, _ = angle(near, told)
+    assert not alone.requires_grad
+    torch.testing.assert_close(alone, found)
+
+
+def test_at_the_truth_there_is_no_angle_in_single_precision():
+    model, inputs, soft = exact(ResNet18(ResNet18Config()).build((1, 14, 14), 10))
+    model, inputs, soft = model.float(), inputs.float(), soft.float()
+    angle = AngleByLayer.of(formed_of(model, inputs, soft), inputs[0])
+    assert angle(inputs, soft)[0].abs().max() < 1e-5
+
+
+class Changed(nn.Module):
+    """A layer whose output, or whose weight, something else changes."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.layer, self.how = nn.Conv2d(8, 8, 3, 1, 1), how
+
+    def forward(self, x):
+        return self.how(self.layer, x)
+
+
+class Standardised(nn.Conv2d):
+    def forward(self, x):
+        return self._conv_forward(x, self.weight - self.weight.mean(), self.bias)
+
+
+TIED = nn.Conv2d(8, 8, 1)
 
 
 @pytest.mark.parametrize(
@@ -177,38 +245,78 @@ def test_angles_are_the_same_where_gradients_are_not_formed(size):
         nn.Conv2d(8, 8, 3, 1, 1, padding_mode="reflect"),
         nn.GroupNorm(2, 8),
         nn.BatchNorm2d(8, track_running_stats=False),
-        nn.Sequential(*[nn.Conv2d(8, 8, 1)] * 2),
+        nn.BatchNorm2d(8, affine=False, track_running_stats=False),
+        nn.Sequential(TIED, TIED),
+        Standardised(8, 8, 3, 1, 1),
+        nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 8, 3, 1, 1)),
+        Changed(lambda layer, x: layer(x).mul_(2)),
+        Changed(lambda layer, x: layer(x) - layer(x)),
+        Changed(lambda layer, x: layer(input=x)),
+        Changed(lambda layer, x: x * layer(torch.ones_like(x))),
+        Changed(lambda layer, x: layer(torch.cat([x, x.flip(3)])).chunk(2)[0]),
+        Changed(lambda layer, x: (y := layer(x)) - y.mean(0)),
+        Changed(lambda layer, x: layer(x) + nn.functional.conv2d(x, layer.weight, padding=1)),
     ],
 )
-def test_layers_of_other_kinds_have_their_gradients_formed(layer):
+def test_models_of_other_kinds_have_their_gradients_formed(layer):
     first, *rest = small()
-    model = nn.Sequential(first, layer, *rest)
-    soft = one_hot(images(1).labels, 10).float().unsqueeze(0)
-    inputs = images(1).images.unsqueeze(0)
-    observed = released_of(model.eval(), inputs, soft)
-    assert AngleByLayer.of(model, observed, inputs[0], train=False) is None
+    model, inputs, soft = exact(nn.Sequential(first, nn.Tanh(), layer, *rest))
+    assert AngleByLayer.of(formed_of(model, inputs, soft), inputs[0]) is None
 
 
-def test_batches_that_are_normalised_as_a_whole_have_their_gradients_formed():
-    model, inputs = small(norm=True).eval(), images(2).images.unsqueeze(0)
-    soft = one_hot(images(2).labels, 10).float().unsqueeze(0)
-    observed = released_of(model, inputs, soft)
-    assert AngleByLayer.of(model, observed, inputs[0], train=False) is not None
-    assert AngleByLayer.of(model, observed, inputs[0], train=True) is None
+@pytest.mark.parametrize("model", [small(norm=True), nn.Sequential(nn.Dropout(), *small())])
+def test_training_has_gradients_formed_where_it_makes_a_difference(model):
+    model, inputs, soft = exact(model)
+    assert AngleByLayer.of(formed_of(model, inputs, soft), inputs[0]) is not None
+    assert AngleByLayer.of(formed_of(model, inputs, soft, train=True), inputs[0]) is None
+
+
+def test_pruned_gradients_are_formed():
+    model, inputs, soft = exact(small())
+    formed = formed_of(model, inputs, soft)
+    kept = {name: torch.ones_like(g) for name, g in formed.observed.gradients.items()}
+    pruned = replace(formed, observed=replace(formed.observed, kept=kept))
+    assert AngleByLayer.of(pruned, inputs[0]) is None
+
+
+@dataclass(frozen=True)
+class Large:
+    """A distance of which only sizes are known."""
+
+    held: int
+    values: int
+
+    @property
+    def observed(self):
+        return self
+
+
+@pytest.mark.parametrize(
+    ("held", "values", "most", "expected"),
+    [
+        (1000, 1000, 16, 16),
+        (1_000_000, 1_000_000, 16, 4),
+        (11_000_000, 11_000_000, 16, 1),
+        (0, 11_000_000, 16, 5),
+        (1_000_000, 100_000_000, 16, 1),
+    ],
+)
+def test_so_many_problems_are_in_one_graph(held, values, most, expected):
+    assert matching.at_once(Large(held, values), most) == expected
 
 
 def test_only_large_gradients_are_not_formed(monkeypatch):
-    model, inputs = small().eval(), images(1).images.unsqueeze(0)
-    soft = one_hot(images(1).labels, 10).float().unsqueeze(0)
-    observed = released_of(model, inputs, soft)
+    model, inputs, soft = exact(ResNet18(ResNet18Config(width=16)).build((1, 14, 14), 10))
+    observed = formed_of(model, inputs, soft).observed
 
-    def kind(distance):
-        return type(matching.distance_of(model, observed, distance, inputs[0], train=False))
+    def kind(distance, batch=inputs[0]):
+        return type(matching.distance_of(model, observed, distance, batch, train=False))
 
-    assert kind("cosine") is Apart
-    monkeypatch.setattr(matching, "MOST_FORMED", observed.values - 1)
+    assert kind("cosine") is FormedDistance
+    monkeypatch.setattr(matching, "MOST_HELD", observed.values)
     assert kind("cosine") is AngleByLayer
-    assert kind("l2") is Apart
+    assert kind("l2") is FormedDistance
+    assert kind("cosine", torch.randn(64, 1, 14, 14).double()) is FormedDistance
 
 
 def test_what_was_pruned_is_matched_only_by_the_naive_attack():

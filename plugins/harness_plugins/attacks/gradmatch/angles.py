@@ -15,7 +15,6 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, unfold
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 
 from harness_plugins.attacks.gradmatch.distances import TINY
 
@@ -24,18 +23,23 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from harness_plugins.attacks.gradmatch.distances import Observed
+    from harness_plugins.attacks.gradmatch.distances import FormedDistance, Observed
     from harness_plugins.attacks.gradmatch.gradients import Moments
 
     Layer = "Weighted | Norm"
     Released = Mapping[str, Tensor]
     Products = tuple[Tensor, Tensor]
-    Passed = dict[str, list[tuple[Tensor, Tensor]]]
+    Passed = dict[str, list[tuple[Any, Tensor]]]
+
+_TOLERANCE = 0.02
+"""Of derivatives, relative to their norm: rounding leaves a thousandth."""
+_PATTERN = 0.7
+"""Radians from one value to the next of the inputs on which both ways are compared."""
 
 
 @dataclass(frozen=True)
 class Weighted:
-    """A convolution or a line; its gradient is `formed` where that is the cheaper way."""
+    """A convolution or a linear layer; its gradient is `formed` where that is cheaper."""
 
     name: str
     module: nn.Conv2d | nn.Linear
@@ -43,14 +47,14 @@ class Weighted:
 
     @classmethod
     def of(cls, name: str, module: nn.Conv2d | nn.Linear, leaving: Tensor) -> Weighted:
-        """`leaving` it [b, out, ...] are the inputs of one problem."""
+        """`leaving` [b, out, ...] is its output for one problem."""
         out, positions = leaving.shape[1], leaving.numel() // leaving.shape[1]
         taken = module.weight.numel() // out
         return cls(name, module, formed=positions * (taken + out) >= taken * out)
 
     @property
-    def values(self) -> int:
-        """Numbers of its gradient that are formed."""
+    def held(self) -> int:
+        """Numbers of its gradient that are in memory."""
         return self.module.weight.numel() if self.formed else 0
 
     def products(self, entering: Tensor, pull: Tensor, observed: Released) -> Products:
@@ -85,7 +89,7 @@ class Norm:
 
     name: str
     module: nn.BatchNorm2d
-    values = 0
+    held = 0
 
     def products(self, entering: Tensor, pull: Tensor, observed: Released) -> Products:
         """As those of `Weighted`."""
@@ -109,52 +113,61 @@ class AngleByLayer:
     """1 − cos of the angle between gradients and those observed, over all layers together.
 
     Problems do not touch each other in evaluation mode, and go through the model as one batch.
+    `norm` [P] is that of what was observed.
     """
 
     model: nn.Module
     layers: tuple[Layer, ...]
     observed: Observed
+    norm: Tensor
 
     @classmethod
-    def of(
-        cls, model: nn.Module, observed: Observed, like: Tensor, *, train: bool
-    ) -> AngleByLayer | None:
-        """None where a model has layers whose gradients take another form.
+    def of(cls, reference: FormedDistance, like: Tensor) -> AngleByLayer | None:
+        """The same as `reference`; None where a model is of a kind for which it would not be.
 
         `like`: inputs of one problem [b, *shape].
         """
-        if observed.kept is not None or (train and _differs_in_training(model)):
+        observed = reference.observed
+        if observed.kept is not None:
             return None
-        model = _frozen(model)
-        layers = _layers(model, like)
-        return None if layers is None else cls(model, layers, observed)
+        model = _without_in_place(reference.gradients.model)
+        layers = _layers(model, like, set(observed.gradients))
+        if layers is None:
+            return None
+        squares = [g.flatten(1).square().sum(1) for g in observed.gradients.values()]
+        norm = torch.stack(squares).sum(0).clamp(min=TINY).sqrt()
+        angle = cls(model, layers, observed, norm)
+        return angle if _agree(angle, reference, like) else None
 
     @property
-    def formed(self) -> int:
-        """Numbers of one problem's gradient that are formed."""
-        return sum(layer.values for layer in self.layers)
+    def held(self) -> int:
+        """Numbers of one problem's gradient that are in memory."""
+        return sum(layer.held for layer in self.layers)
 
     def __getitem__(self, rows: Tensor) -> AngleByLayer:
         """That of some problems."""
-        return replace(self, observed=self.observed[rows])
+        return replace(self, observed=self.observed[rows], norm=self.norm[rows])
 
     def __call__(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Moments]:
-        """[P] for inputs [P, b, *shape] and soft labels [P, b, classes]; no moments."""
-        wanted = torch.is_grad_enabled()
+        """[P] at inputs [P, b, *shape] and soft labels [P, b, classes], and all moments."""
+        wanted, problems = torch.is_grad_enabled(), len(inputs)
         with torch.enable_grad():
             inputs = inputs if inputs.requires_grad else inputs.detach().requires_grad_()
-            dot, square = self._products(inputs, labels)
-        norms = square.clamp(min=TINY).rsqrt() * self.observed.squared_norm.rsqrt()
-        angle = 1 - dot * norms
-        return angle if wanted else angle.detach(), {}
+            passed, logits = _passed(self.model, inputs.flatten(0, 1))
+            loss = cross_entropy(logits, labels.flatten(0, 1), reduction="sum") / inputs.shape[1]
+            each = [passed[layer.name][0] for layer in self.layers]
+            pulls = torch.autograd.grad(loss, [leaving for _, leaving in each], create_graph=wanted)
+        with torch.set_grad_enabled(wanted):
+            dot, square = self._products([entering for entering, _ in each], pulls)
+            moments = {
+                layer.name: _moments(entering, problems)
+                for layer, (entering, _) in zip(self.layers, each, strict=True)
+                if isinstance(layer, Norm)
+            }
+            return 1 - dot * square.clamp(min=TINY).rsqrt() / self.norm, moments
 
-    def _products(self, inputs: Tensor, labels: Tensor) -> Products:
-        passed, logits = _passed(self.model, inputs.flatten(0, 1))
-        loss = cross_entropy(logits, labels.flatten(0, 1), reduction="sum") / inputs.shape[1]
-        entering, leaving = zip(*(passed[layer.name][0] for layer in self.layers), strict=True)
-        pulls = torch.autograd.grad(loss, leaving, create_graph=True)
-        each = zip(self.layers, entering, pulls, strict=True)
-        observed = self.observed.gradients
+    def _products(self, entering: list[Tensor], pulls: tuple[Tensor, ...]) -> Products:
+        each, observed = zip(self.layers, entering, pulls, strict=True), self.observed.gradients
         return _summed([layer.products(a, pull, observed) for layer, a, pull in each])
 
 
@@ -174,57 +187,89 @@ def _columns(rows: Tensor, problems: int) -> Tensor:
     return split.transpose(1, 2).flatten(2)
 
 
-def _frozen(model: nn.Module) -> nn.Module:
-    """A copy in evaluation mode that keeps what enters its layers."""
-    model = deepcopy(model).eval().requires_grad_(False)
+def _moments(entering: Tensor, problems: int) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance [P, channels] of what enters a layer."""
+    var, mean = torch.var_mean(_columns(entering, problems), dim=2, correction=0)
+    return mean, var
+
+
+def _without_in_place(model: nn.Module) -> nn.Module:
+    """A copy whose modules leave alone what other layers gave them."""
+    model = deepcopy(model)
     for module in model.modules():
         if getattr(module, "inplace", False):
             module.inplace = False  # type: ignore[assignment]
     return model
 
 
-def _differs_in_training(model: nn.Module) -> bool:
-    return any(isinstance(module, _BatchNorm | _DropoutNd) for module in model.modules())
+def _agree(angle: AngleByLayer, reference: FormedDistance, like: Tensor) -> bool:
+    """Whether both say the same of two problems: models may do what their layers do not tell.
+
+    Weights used by a function, values changed in place, batches normalised as a whole, dropout.
+    """
+    rows = torch.arange(min(2, len(angle.norm)), device=like.device)
+    inputs = like.new_empty(len(rows), *like.shape)
+    places = torch.arange(inputs.numel(), device=like.device, dtype=like.dtype)
+    inputs = places.view_as(inputs).mul(_PATTERN).sin().requires_grad_()
+    classes = angle.model(like).shape[1]
+    labels = like.new_full((len(rows), len(like), classes), 1 / classes)
+    found, expected = (d[rows](inputs, labels)[0] for d in (angle, reference))
+    pulls, wanted = (torch.autograd.grad(d.sum(), inputs)[0] for d in (found, expected))
+    near = (pulls - wanted).norm() <= _TOLERANCE * wanted.norm()
+    return bool(near) and bool(((found - expected).abs() <= _TOLERANCE).all())
 
 
-def _layers(model: nn.Module, like: Tensor) -> tuple[Layer, ...] | None:
+def _layers(model: nn.Module, like: Tensor, names: set[str]) -> tuple[Layer, ...] | None:
     """All that have parameters; None unless each is of a known kind and applied just once."""
-    with torch.no_grad():
-        passed, _ = _passed(model, like)
+    passed, _ = _passed(model, like.clone().requires_grad_())
     layers: list[Layer] = []
     for name, each in passed.items():
-        layer = _layer(name, model.get_submodule(name), [leaving for _, leaving in each])
+        layer = _layer(name, model.get_submodule(name), each, len(like))
         if layer is None:
             return None
         layers.append(layer)
-    return tuple(layers)
+    owned = {f"{layer.name}.{kind}" for layer in layers for kind in _own(layer.module)}
+    return tuple(layers) if owned == names and not _meet(model) else None
 
 
-def _layer(name: str, module: nn.Module, leaving: list[Tensor]) -> Layer | None:
-    if len(leaving) != 1:
+def _own(module: nn.Module) -> list[str]:
+    return [name for name, _ in module.named_parameters(recurse=False)]
+
+
+def _meet(model: nn.Module) -> bool:
+    """Whether some layer normalises by the batch that it sees."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    return any(norm.training or norm.running_mean is None for norm in norms)
+
+
+def _layer(
+    name: str, module: nn.Module, passed: list[tuple[Any, Tensor]], count: int
+) -> Layer | None:
+    if len(passed) != 1:
         return None
-    if isinstance(module, nn.BatchNorm2d):
-        known = module.affine and module.running_mean is not None
-        return Norm(name, module) if known else None
-    if isinstance(module, nn.Linear):
-        return Weighted.of(name, module, leaving[0]) if leaving[0].ndim == 2 else None
-    if isinstance(module, nn.Conv2d):
+    entering, leaving = passed[0]
+    if entering is None or not (leaving.requires_grad and len(entering) == len(leaving) == count):
+        return None
+    if type(module) is nn.BatchNorm2d:
+        return Norm(name, module) if module.affine else None
+    if type(module) is nn.Linear:
+        return Weighted.of(name, module, leaving) if leaving.ndim == 2 else None
+    if type(module) is nn.Conv2d:
         plain = module.groups == 1 and module.padding_mode == "zeros"
         plain = plain and not isinstance(module.padding, str)
-        return Weighted.of(name, module, leaving[0]) if plain else None
+        return Weighted.of(name, module, leaving) if plain else None
     return None
 
 
 def _passed(model: nn.Module, inputs: Tensor) -> tuple[Passed, Tensor]:
     """What entered and left each layer that has parameters of its own, and the logits."""
-    passed: Passed = {
-        name: []
-        for name, module in model.named_modules()
-        if any(True for _ in module.parameters(recurse=False))
-    }
+    passed: Passed = {name: [] for name, module in model.named_modules() if _own(module)}
 
     def keep(name: str) -> Any:
-        return lambda _, inputs, output: passed[name].append((inputs[0], output))
+        def hook(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+            passed[name].append((inputs[0] if inputs else None, output))
+
+        return hook
 
     handles = [model.get_submodule(name).register_forward_hook(keep(name)) for name in passed]
     try:

@@ -21,8 +21,8 @@ from harness_plugins.resizing import fit_images
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from harness_plugins.attacks.gradmatch.distances import Distance
     from harness_plugins.attacks.gradmatch.gradients import Moments
-    from harness_plugins.attacks.gradmatch.objective import Distance
 
 
 class GradientMatching(Attack[GradmatchConfig]):
@@ -43,10 +43,9 @@ class GradientMatching(Attack[GradmatchConfig]):
 
     def _matching(self, view: View, inputs: Inputs, shape: tuple[int, ...]) -> Matching:
         size = int(view.protocol.get("batch_size", 1))
-        like = torch.zeros(size, *shape, device=view.device)
         return Matching(
             config=self.config,
-            objective=self._objective(view, like, folded=inputs.folded),
+            objective=self._objective(view, (size, *shape), folded=inputs.folded),
             inputs=inputs,
             labels=self._labels(view, size),
             batches=len(next(iter(view.gradients.values()))),
@@ -56,23 +55,22 @@ class GradientMatching(Attack[GradmatchConfig]):
             device=view.device,
         )
 
-    def _objective(self, view: View, like: Tensor, *, folded: bool) -> Objective:
+    def _objective(self, view: View, shape: tuple[int, ...], *, folded: bool) -> Objective:
         moments = self._moments(view)
         return Objective(
-            distance=self._distance(view, like, watched=bool(moments)),
+            distance=self._distance(view, shape, watched=bool(moments)),
             tv=self.config.tv if view.scale.of_images else 0.0,
             bn=self.config.bn,
             moments=moments,
             folded=folded,
         )
 
-    def _distance(self, view: View, like: Tensor, *, watched: bool) -> Distance:
+    def _distance(self, view: View, shape: tuple[int, ...], *, watched: bool) -> Distance:
         told = "gradprune" in str(view.protocol.get("guards", ""))
         observed = Observed.of(view.gradients, adaptive=self.config.adaptive, told=told)
         train = view.protocol.get("bn_mode") == "train"
-        return distance_of(
-            view.model, observed, self.config.distance, like, train=train, watched=watched
-        )
+        like, kind = torch.zeros(shape, device=view.device), self.config.distance
+        return distance_of(view.model, observed, kind, like, train=train, watched=watched)
 
     def _moments(self, view: View) -> Moments:
         """What each BatchNorm should see: of each batch, or as the model has it from training."""

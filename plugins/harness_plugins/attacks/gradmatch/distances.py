@@ -6,9 +6,9 @@ operation on them that autograd would record costs as much as a layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+
+    from harness_plugins.attacks.gradmatch.gradients import BatchedGradients, Moments
 
 SMALL, FEW = 1e-2, 1e-3
 """Entries below this share of the deviation are small; a share of them below that is few."""
@@ -69,6 +71,52 @@ class Observed:
     def squared_norm(self) -> Tensor:
         """[P] over all layers."""
         return sum(_dot(g, g) for g in self.gradients.values()).clamp(min=TINY)  # type: ignore[union-attr]
+
+
+class Distance(Protocol):
+    """How far the gradients of P batches are from those observed."""
+
+    @property
+    def observed(self) -> Observed:
+        """What was released."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """Numbers of one batch's gradient that are in memory."""
+        ...
+
+    def __getitem__(self, rows: Tensor) -> Distance: ...
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Moments]:
+        """[P] at inputs [P, b, *shape] and soft labels [P, b, classes].
+
+        And the moments that BatchNorm layers saw, where somebody watches.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FormedDistance:
+    """The distance of gradients that are formed."""
+
+    gradients: BatchedGradients
+    observed: Observed
+    kind: Literal["cosine", "l2"]
+
+    @property
+    def held(self) -> int:
+        """All numbers of it."""
+        return self.observed.values
+
+    def __getitem__(self, rows: Tensor) -> FormedDistance:
+        """That of some batches."""
+        return replace(self, observed=self.observed[rows])
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Moments]:
+        """[P], and the moments that were watched."""
+        taken = self.gradients(inputs, labels)
+        return self.observed.distance(self.kind, taken.gradients), taken.moments
 
 
 def pruned(gradients: Mapping[str, Tensor]) -> bool:

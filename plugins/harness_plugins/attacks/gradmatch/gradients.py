@@ -44,7 +44,7 @@ class BatchedGradients:
         model = deepcopy(model).train(train).requires_grad_(False)
         if train:
             replace_all_batch_norm_modules_(model)
-        self._model = model
+        self.model = model
         self.parameters = dict(model.named_parameters())
         norms = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
         self._layers = norms if watched else {}
@@ -68,7 +68,7 @@ class BatchedGradients:
             for name, layer in self._layers.items()
         ]
         try:
-            logits = functional_call(self._model, dict(parameters), (inputs,))
+            logits = functional_call(self.model, dict(parameters), (inputs,))
         finally:
             for handle in handles:
                 handle.remove()

@@ -9,8 +9,8 @@ import torch
 
 from harness_plugins.attacks.gradmatch import quasi_newton
 from harness_plugins.attacks.gradmatch.angles import AngleByLayer
+from harness_plugins.attacks.gradmatch.distances import FormedDistance
 from harness_plugins.attacks.gradmatch.gradients import BatchedGradients
-from harness_plugins.attacks.gradmatch.objective import Apart
 from harness_plugins.attacks.gradmatch.search import Found, descend
 
 if TYPE_CHECKING:
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
     from harness.api import Progress, Stream
     from harness_plugins.attacks.gradmatch import GradmatchConfig
-    from harness_plugins.attacks.gradmatch.distances import Observed
+    from harness_plugins.attacks.gradmatch.distances import Distance, Observed
     from harness_plugins.attacks.gradmatch.inputs import Inputs
-    from harness_plugins.attacks.gradmatch.objective import Distance, Objective
+    from harness_plugins.attacks.gradmatch.objective import Objective
     from harness_plugins.attacks.gradmatch.search import LossOf, Stepped
 
 
-MOST_FORMED, MOST_OBSERVED = 4_000_000, 64_000_000
-"""Values in the gradients of one graph: those that are formed, and those they are held against."""
+MOST_HELD = 4_000_000
+"""Values in the gradients of one graph: with more, one by one is faster."""
+MOST_OBSERVED = 64_000_000
+"""Values that the gradients of one graph are held against."""
 
 
 def distance_of(
@@ -37,21 +39,22 @@ def distance_of(
     train: bool,
     watched: bool = False,
 ) -> Distance:
-    """Large gradients are not formed where their angle can be had without.
+    """Gradients too large for several in one graph are not formed where that helps.
 
     `like`: inputs of one problem [b, *shape]; `watched`: moments of BatchNorm are asked for.
     """
-    if kind == "cosine" and not watched and observed.values > MOST_FORMED:
-        angle = AngleByLayer.of(model, observed, like, train=train)
-        if angle is not None:
+    formed = FormedDistance(BatchedGradients(model, train=train, watched=watched), observed, kind)
+    if kind == "cosine" and at_once(formed, 2) < 2:
+        angle = AngleByLayer.of(formed, like)
+        if angle is not None and at_once(angle, 2) == 2:
             return angle
-    return Apart(BatchedGradients(model, train=train, watched=watched), observed, kind)
+    return formed
 
 
 def at_once(distance: Distance, most: int) -> int:
     """Problems of one graph, `most` at the most."""
-    formed = MOST_FORMED // max(1, distance.formed)
-    return max(1, min(most, formed, MOST_OBSERVED // distance.observed.values))
+    held = MOST_HELD // max(1, distance.held)
+    return max(1, min(most, held, MOST_OBSERVED // distance.observed.values))
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Matching:
         """Search the gradients `rows`; of the others nothing is said, and their loss infinite."""
         restarts = self.config.restarts
         problems = rows.repeat_interleave(restarts)
-        size = self._at_once()
+        size = at_once(self.objective.distance, self.config.at_once)
         starts = [start.split(size) for start in self._start(len(problems))]
         parts = list(zip(problems.split(size), *starts, strict=True))
         found = [
@@ -125,13 +128,6 @@ class Matching:
         placed = values.new_full((self.batches, *values.shape[1:]), fill)
         placed[rows] = values
         return placed
-
-    def _at_once(self) -> int:
-        """Problems of one graph: as many as asked for, of large models fewer.
-
-        Beyond some millions of values in gradients a graph of many is slower than one by one.
-        """
-        return at_once(self.objective.distance, self.config.at_once)
 
     def _part(self, rows: Tensor, start: list[Tensor], turn: Turn) -> Found:
         """Some problems in one graph: their inputs, and labels [P, b, classes]."""

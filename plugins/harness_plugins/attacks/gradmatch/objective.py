@@ -3,58 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness_plugins.attacks.gradmatch.distances import Observed
-    from harness_plugins.attacks.gradmatch.gradients import BatchedGradients, Moments
-
-
-class Distance(Protocol):
-    """How far the gradients of P batches are from those observed."""
-
-    @property
-    def observed(self) -> Observed:
-        """What was released."""
-        ...
-
-    @property
-    def formed(self) -> int:
-        """Numbers of one batch's gradient that are in memory."""
-        ...
-
-    def __getitem__(self, rows: Tensor) -> Distance: ...
-
-    def __call__(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Moments]:
-        """[P] at inputs [P, b, *shape] and soft labels [P, b, classes].
-
-        And the moments that BatchNorm layers saw, where somebody watches.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Apart:
-    """The distance of gradients that are formed."""
-
-    gradients: BatchedGradients
-    observed: Observed
-    kind: Literal["cosine", "l2"]
-
-    @property
-    def formed(self) -> int:
-        """All numbers of it."""
-        return self.observed.values
-
-    def __getitem__(self, rows: Tensor) -> Apart:
-        return replace(self, observed=self.observed[rows])
-
-    def __call__(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Moments]:
-        """[P], and the moments that were watched."""
-        taken = self.gradients(inputs, labels)
-        return self.observed.distance(self.kind, taken.gradients), taken.moments
+    from harness_plugins.attacks.gradmatch.distances import Distance
+    from harness_plugins.attacks.gradmatch.gradients import Moments
 
 
 @dataclass(frozen=True)
