@@ -152,14 +152,21 @@ def _may_accelerate() -> bool:
     return not re.search(r"^cuda\b[^=]*=\s*None", text, re.MULTILINE)
 
 
-def code_state() -> dict[str, str | bool]:
-    """Commit and dirtiness of a source checkout; empty for an installed package."""
-    root = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ("harness", "plugins", "pyproject.toml", "constraints.txt")
+"""What runs, and with what."""
+
+
+def code_state(root: Path = ROOT) -> dict[str, str | bool]:
+    """Commit of a source checkout, and whether its code is another; empty for a package.
+
+    New records beside the code do not make it another.
+    """
     if not (root / ".git").exists():
         return {}
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        dirty = bool(_git(root, "status", "--porcelain"))
+        dirty = bool(_git(root, "status", "--porcelain", "--", *CODE))
     except (OSError, subprocess.CalledProcessError):
         return {}
     return {"commit": commit, "dirty": dirty}

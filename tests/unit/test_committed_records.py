@@ -9,6 +9,7 @@ from harness.store.records import Records
 
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 RECORDS = sorted((ROOT / "benchmarks" / "records").glob("*.json"))
 
 
@@ -39,7 +40,7 @@ def test_the_readme_quotes_them(attack: str, dataset: str, resolution: int | Non
         and record.defense[0].config["resolution"] == resolution
     }
     quoted = [f"{scores[tau]:.2f}".replace("-", "−") for tau in sorted(scores, reverse=True)]
-    assert " | ".join(quoted) in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert " | ".join(quoted) in README
 
 
 def trained(**asked: object) -> list[RunRecord]:
@@ -54,7 +55,7 @@ def trained(**asked: object) -> list[RunRecord]:
 
 def in_readme(*means: float) -> bool:
     quoted = " | ".join(f"{mean:.3f}" for mean in means)
-    return quoted in (ROOT / "README.md").read_text(encoding="utf-8")
+    return quoted in README
 
 
 def test_the_readme_quotes_accuracies_in_a_space() -> None:
@@ -76,7 +77,7 @@ def test_the_readme_quotes_accuracies_of_encodings_and_pruned_gradients() -> Non
 
 def test_the_readme_quotes_mixcons_tables() -> None:
     records = trained(private_size=59_000) + trained(dataset="synthetic-mixcon", only="utility")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = README
     assert len(records) == 5 + 9
     for record in records:
         assert record.utility
@@ -111,13 +112,13 @@ def by_tau(attack: str, value: str, taus: int = 6, **asked: object) -> str:
 )
 def test_the_readme_quotes_linear_attacks(attack: str, value: str, rounds: int) -> None:
     quoted = by_tau(attack, value, rounds=rounds, preset="standard")
-    assert quoted in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert quoted in README
 
 
 @pytest.mark.parametrize("attack", ["lmmse", "unet", "prior"])
 def test_the_readme_quotes_attacks_beyond_linear_ones(attack: str) -> None:
     quoted = by_tau(attack, "snr", taus=3, dataset="fashion", preset="quick")
-    assert quoted in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert quoted in README
 
 
 @pytest.mark.parametrize("noise", ["sphere", "gaussian"])
@@ -135,7 +136,7 @@ def test_the_readme_quotes_identification(attack: str, finding: str, noise: str)
     assert len(values) == 6
     digits = 3 if attack.startswith("sphere") else 2
     quoted = " | ".join(f"{values[tau]:.{digits}g}" for tau in sorted(values, reverse=True))
-    assert quoted in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert quoted in README
 
 
 MATCHED = [
@@ -171,7 +172,7 @@ def mean(record: RunRecord, metric: str, digits: int) -> str:
 
 
 def row_in_readme(*cells: str) -> bool:
-    return f"| {' | '.join(cells)} |" in (ROOT / "README.md").read_text(encoding="utf-8")
+    return f"| {' | '.join(cells)} |" in README
 
 
 PRUNED = ("none", "gradprune[p=0.9]", "gradprune[p=0.99]", "gradprune[p=0.999]")
@@ -300,7 +301,7 @@ def test_the_readme_quotes_what_labels_gradients_tell() -> None:
 
 
 def test_a_suite_finds_no_use_in_knowing_less() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+    text = README.replace("\n", " ")
     for size in (1, 4):
         record = matched(attack="suite", victim="cnn", batch_size=size)
         members = (record.members[name] for name in ("gradmatch", "gradmatch[preset=realistic]"))
@@ -318,15 +319,26 @@ def test_the_readme_quotes_a_decoder_that_mixcon_does_not_hinder() -> None:
         for record in found
         if record.request.attack == decoder and record.dataset.name == "cifar10"
     }
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+    text = README.replace("\n", " ")
     assert f"{scores['none']} and {scores['mixcon[strength=1,beta=1e-8]']}, and is not" in text
 
 
-CLUSTERING = [
+BY_CLUSTERS = [
     (path, record)
     for path, record in ((path, Records(Path()).load(path)) for path in RECORDS)
-    if record.request.attack in ("carlini", "chen", "luo")
+    if record.attack.name in ("carlini", "chen", "luo")
     and record.request.dataset in ("fashion", "cifar10")
+]
+MOVED = [
+    (path, record)
+    for path, record in BY_CLUSTERS
+    if "affine" in record.request.defense and "compare_steps" not in record.request.attack
+]
+CLUSTERING = [
+    (path, record)
+    for path, record in BY_CLUSTERS
+    if record.request.attack in ("carlini", "chen", "luo")
+    and "affine" not in record.request.defense
 ]
 
 
@@ -344,7 +356,50 @@ def test_the_readme_quotes_attacks_that_cluster(record: RunRecord) -> None:
     quoted = [found[name].value for name in ("pair_auc", "encodings_assigned")]
     values = [f"{value:.3f}" for value in quoted]
     row = [*values, f"{scores['snr_db'].mean:.2f}", f"{scores['ssim'].mean:.3f}"]
-    assert " | ".join(row).replace("-", "−") in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert " | ".join(row).replace("-", "−") in README
+
+
+@pytest.mark.parametrize(
+    "record", [record for _, record in MOVED], ids=[path.stem[:10] for path, _ in MOVED]
+)
+def test_the_readme_quotes_attacks_on_moved_images(record: RunRecord) -> None:
+    scores, purity = record.privacy, record.findings["cluster_purity"].value
+    snr, ssim = (scores[name].mean for name in ("snr_db", "ssim"))
+    cell = f"| {purity:.2f}, {snr:.2f}, {ssim:.3f} |".replace("-", "−")
+    rows = [row for row in README.splitlines() if f"`{record.request.attack}`" in row]
+    assert any(cell in row for row in rows)
+
+
+def test_luo_sees_more_of_moved_images_than_carlini_and_than_a_guess() -> None:
+    assert MOVED
+    for dataset, margin in (("fashion", 0.3), ("cifar10", 0.04)):
+        of = {
+            (record.attack.name, record.request.rounds): record.privacy["ssim"]
+            for _, record in MOVED
+            if record.request.dataset == dataset and "classwise" not in record.request.attack
+        }
+        for rounds in (50, 10):
+            assert of["luo", rounds].mean > of["carlini", rounds].mean + margin
+            assert of["luo", rounds].gain > 0
+
+
+def test_the_readme_quotes_what_true_clusters_give() -> None:
+    told = [record for _, record in BY_CLUSTERS if "oracle=clusters" in record.request.attack]
+    assert len(told) >= 6
+    for record in told:
+        assert f"{record.privacy['snr_db'].mean:.2f}" in README
+
+
+def test_clusters_cost_nothing_inside() -> None:
+    """Within 1.5 dB of true clusters, in absolute values."""
+    inside = {
+        (record.request.dataset, record.request.attack): record.privacy["snr_db_abs"].mean
+        for _, record in BY_CLUSTERS
+        if record.request.defense == "instahide[k=2]"
+    }
+    for dataset in ("fashion", "cifar10"):
+        told = inside[dataset, "carlini[oracle=clusters]"]
+        assert inside[dataset, "carlini"] > max(7, told - 1.5)
 
 
 CHEN = [
@@ -363,7 +418,7 @@ def test_the_readme_quotes_chen_where_signs_are_hidden(record: RunRecord) -> Non
     back = sum(score is not None and score >= 20 for score in absolute) / len(absolute)
     signed, folded = (f"{record.privacy[name].mean:.2f}" for name in ("snr_db", "snr_db_abs"))
     row = [f"{found['gram_correlation'].value:.3f}", named, f"{back:.3f}", signed, folded]
-    assert " | ".join(row).replace("-", "−") in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert " | ".join(row).replace("-", "−") in README
 
 
 def test_chen_breaks_its_own_setting() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.provenance import code_state
+
 pytestmark = pytest.mark.core
 
 SOURCES = {
@@ -69,3 +71,26 @@ def test_a_built_in_plugin_is_hashed_without_running_it() -> None:
     )
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_code_is_dirty_where_code_changed_and_not_for_new_records(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        user = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", "-C", str(tmp_path), *user, *arguments], check=True)
+
+    assert code_state(tmp_path) == {}
+    (tmp_path / "harness").mkdir()
+    code = tmp_path / "harness" / "code.py"
+    code.write_text("x = 1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "code")
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "record.json").write_text("{}")
+    assert code_state(tmp_path)["dirty"] is False
+    (tmp_path / "harness" / "more.py").write_text("y = 2\n")
+    assert code_state(tmp_path)["dirty"] is True
+    git("add", ".")
+    git("commit", "-qm", "more")
+    code.write_text("x = 2\n")
+    assert code_state(tmp_path)["dirty"] is True
