@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import UsageError, nearest
-from harness.leaderboard.build import ranked_rows
+from harness.leaderboard.build import shown
 from harness.leaderboard.groups import lines
-from harness.leaderboard.headline import protects
 from harness.leaderboard.leading import leading, ranking
+from harness.leaderboard.rows import ranked
+from harness.leaderboard.trust import Controls
 from harness.leaderboard.view import Leak, Notice, Number
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Wish:
 
 
 class Offer(BaseModel):
-    """A defense on the front that keeps the accuracy.
+    """A defense that keeps the accuracy, on the front of those that do.
 
     `leak` is what the strongest of `attacks` got, out of `of` that met it: the others know more
     than this attacker. `doubts` are why it is not recommended; it is where there are none.
@@ -101,17 +102,19 @@ def _dataset(board: Board, track: Track) -> str:
 
 
 def _offers(material: Material, track: Track, wish: Wish) -> list[Offer]:
-    """Defenses that keep the accuracy and are on the front of what this attacker gets."""
+    """The front of what this attacker gets, of those defenses that keep the accuracy.
+
+    Also those that nothing is known of, or too little to give them a rank: their doubts say so.
+    """
     met = {line.defense: line for line in lines(material) if line.track == track.name}
     able = {name: _within_reach(line, wish.grants) for name, line in met.items()}
-    rows = ranked_rows(able.values(), material.controls)
-    metric = _metric(rows, wish.metric)
+    every = [each.view for each in shown(able.values(), Controls(material.controls))]
+    metric = _metric(every, wish.metric)
+    keeping = [row for row in every if row.protected and _keeps(row, wish.min_accuracy)]
     return [
         _offer(material.board, track, row, metric, (able[row.defense], met[row.defense]))
-        for row in rows
-        if protects(row)
-        and _keeps(row, wish.min_accuracy)
-        and (not metric or row.rank.get(metric, 1) == 1)
+        for row in ranked(keeping, [metric] if metric else [])
+        if row.rank.get(metric, 1) == 1
     ]
 
 
@@ -186,7 +189,7 @@ def _place(offer: Offer) -> tuple[float, str, str, str]:
 def _refusal(found: Sequence[Offer], wish: Wish) -> str:
     if not found:
         return (
-            f"No defense on a front surely keeps an accuracy of {wish.min_accuracy:g} on "
+            f"No defense surely keeps an accuracy of {wish.min_accuracy:g} on "
             f"'{wish.dataset}' here."
         )
     return (

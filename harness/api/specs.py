@@ -50,6 +50,9 @@ class DefenseSpec(Spec):
     stage: Stage
     hides_signs: bool = False
     """Encodings carry random signs: every image metric is also taken on absolute values."""
+    protects: bool = True
+    """Whether it does anything at all. One that does not is the reference that boards show beside
+    the others, and neither count nor rank."""
     trains_alone: bool = False
     """Its guarantee holds only where no other defense of training or gradients takes part."""
 

@@ -48,10 +48,10 @@ def command(
 ) -> int:
     """Say which defenses keep an accuracy, and what the strongest attack got from each.
 
-    From the boards here: defenses on the front whose accuracy surely is what you ask for. Counted
-    are attacks that need no more than the attacker holds. Exits 1 where nothing can be
-    recommended: no defense qualifies, or flags, failed controls or missing attacks make the
-    numbers unsafe to rely on.
+    From the boards here: of the defenses whose accuracy surely is what you ask for, those that none
+    of them beats. Counted are attacks that need no more than the attacker holds. Exits 1 where
+    nothing can be recommended: no defense qualifies, or flags, failed controls or missing attacks
+    make the numbers unsafe to rely on.
     """
     from harness.advice import advise
     from harness.boards.folder import every_board, find_board

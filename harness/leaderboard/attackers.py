@@ -1,10 +1,11 @@
-"""Attacks of a track, ranked by what they gain over nulls across the defenses they met."""
+"""Attacks of a track, ranked by what they gain over nulls on the defenses that they met."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from harness.leaderboard.leading import leading
@@ -52,10 +53,16 @@ def attack_views(
         )
         for key, each in met.items()
     ]
-    return sorted(found, key=lambda each: _place(each, metrics))
+    return in_order(found, metrics[0] if metrics else "")
+
+
+def in_order(attacks: Iterable[AttackView], metric: str) -> list[AttackView]:
+    """Attacks by rank, within a rank by their mean gain; those without a rank last."""
+    return sorted(attacks, key=lambda each: _place(each, metric))
 
 
 def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[Attacker, Met]:
+    """By attack, the defenses it met: the reference is none of them, but tells what was run."""
     found: dict[Attacker, Met] = {}
     for row in rows:
         for group, cell in zip(row.line.groups, row.view.cells, strict=True):
@@ -63,8 +70,10 @@ def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[Attacker, Met]:
                 continue
             key = (cell.attack, cell.threat_model)
             met = found.setdefault(key, Met(*key))
-            met.cells += 1
             met.used += [record.attack for record in group.records]
+            if not row.view.protected:
+                continue
+            met.cells += 1
             for metric in metrics:
                 if leak := leading(cell.leaks, metric):
                     met.gains.setdefault(metric, {})[row.line.defense] = leak.gain
@@ -72,9 +81,14 @@ def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[Attacker, Met]:
 
 
 def _ranks(met: Sequence[Met], metric: str) -> Mapping[Attacker, int]:
-    able = [each for each in met if metric in each.gains]
+    """Of those that surely gain against some defense: nobody comes first who gains nothing."""
+    able = [each for each in met if any(map(_sure, each.gains.get(metric, {}).values()))]
     found = ranks([each.gains[metric] for each in able], _stronger)
     return {(m.attack, m.threat_model): rank for m, rank in zip(able, found, strict=True)}
+
+
+def _sure(gain: Number) -> bool:
+    return (gain.ci or (gain.value,))[0] > 0
 
 
 def _stronger(one: Mapping[str, Number], other: Mapping[str, Number]) -> bool:
@@ -86,16 +100,15 @@ def _stronger(one: Mapping[str, Number], other: Mapping[str, Number]) -> bool:
 
 
 def _nearest(rows: Sequence[Shown], metric: str) -> Counter[str]:
-    """Of how many images each attack was the strongest, over rows and seeds."""
+    """Of how many protected images each attack was the strongest, over rows and seeds."""
     counted: Counter[str] = Counter()
-    for row in rows:
+    for row in (each for each in rows if each.view.protected):
         leak = leading(row.view.leaks, metric)
         name = leak.metric if leak else metric
         counted += wins(case.metrics[name] for case in row.cases if name in case.metrics)
     return counted
 
 
-def _place(each: AttackView, metrics: Sequence[str]) -> tuple[float, float, str, str]:
-    first = metrics[0] if metrics else ""
-    gain = each.gain[first].value if first in each.gain else 0.0
-    return (each.rank.get(first, float("inf")), -gain, each.attack, each.threat_model)
+def _place(each: AttackView, metric: str) -> tuple[float, float, str, str]:
+    gain = each.gain[metric].value if metric in each.gain else -inf
+    return each.rank.get(metric, inf), -gain, each.attack, each.threat_model

@@ -12,12 +12,11 @@ from harness.leaderboard.leading import ranking
 from harness.leaderboard.rows import Shown, ranked, row_view
 from harness.leaderboard.strongest import intervals, worst_cases
 from harness.leaderboard.trust import Controls
-from harness.leaderboard.view import BoardView, RowView, TrackView
+from harness.leaderboard.view import BoardView, TrackView
 from harness.request import Request
 
 if TYPE_CHECKING:
     from harness.boards.protocol import Board, Track
-    from harness.control import ControlReport
     from harness.leaderboard.material import Material
 
 
@@ -46,12 +45,6 @@ def shown(found: Iterable[Line], controls: Controls) -> list[Shown]:
     cases = [(line, worst_cases(line.groups)) for line in found]
     sure = intervals(case for _, own in cases for case in own)
     return [Shown(line, own, row_view(line, own, sure, controls)) for line, own in cases]
-
-
-def ranked_rows(found: Iterable[Line], reports: Iterable[ControlReport]) -> list[RowView]:
-    """Lines of one track as its ranked rows."""
-    views = [each.view for each in shown(found, Controls(reports))]
-    return ranked(views, ranking(view.leaks for view in views))
 
 
 def _track(board: Board, track: Track, rows: Sequence[Shown], controls: Controls) -> TrackView:

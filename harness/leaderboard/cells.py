@@ -43,7 +43,9 @@ def cell_view(group: Group, standing: Standing) -> CellView:
         flags=tuple(flags),
         verified=status == "ok" and standing == "passed" and not speaking_against(flags),
         gallery=next((kept.gallery for kept in group.kept if kept.gallery), None),
-        command=command(group.cell.request),
+        commands=tuple(
+            command(group.cell.request.model_copy(update={"seed": seed})) for seed in group.seeds
+        ),
         seconds=_seconds(group.ok),
         commit=str(first.code.get("commit", "")) if first else "",
         origin=group.origin,

@@ -47,6 +47,8 @@ PLACES = (
 """Where a label may stand: points right of and above its mark, and its alignment there."""
 RING = 13
 """Points across: what surrounds a point of the front."""
+DOTS = (0, (1, 2))
+"""The line of guessing."""
 BEADS = 60
 MARGIN = 0.12
 """Of the range of the data, on each side of it."""
@@ -106,6 +108,9 @@ def _entries(plane: Plane) -> list[Line2D]:
     if plane.unprotected:
         label = "unprotected " + ", ".join(f"{value:.3f}" for value, _ in plane.unprotected)
         entries.append(Line2D([], [], color=FAINT, linestyle=(0, (4, 3)), label=label))
+    if plane.chance is not None:
+        label = f"chance {plane.chance:.3f}"
+        entries.append(Line2D([], [], color=FAINT, linestyle=DOTS, label=label))
     return entries
 
 
@@ -149,6 +154,8 @@ def _fill(axes: Axes, plane: Plane) -> None:
         axes.axvline(value, color=FAINT, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
         if interval:
             axes.axvspan(*interval, color=FRAME, alpha=0.3, linewidth=0, zorder=0)
+    if plane.chance is not None:
+        axes.axvline(plane.chance, color=FAINT, linewidth=1.1, linestyle=DOTS, zorder=1)
     if plane.ground is not None:
         axes.axhline(plane.ground, color=FAINT, linewidth=1.1, zorder=1)
     for point in (plane.points[i] for i in plane.front):
@@ -194,6 +201,7 @@ def _frame(axes: Axes, plane: Plane) -> None:
     """Set both ranges, for all that will be drawn."""
     across = [v for p in plane.points for v in (p.accuracy, *(p.accuracy_ci or ()))]
     across += [value for value, _ in plane.unprotected]
+    across += [] if plane.chance is None else [plane.chance]
     spans = [_span(point) for point in plane.points]
     spans += [] if plane.ground is None else [(plane.ground, plane.ground)]
     axes.set_xlim(*_widened(min(across), max(across), MARGIN / 2))
@@ -232,6 +240,7 @@ def _label(axes: Axes, plane: Plane, colours: Sequence[str]) -> None:
 
     taken = [box for point in plane.points for box in _boxes(axes, point)]
     taken += [_column(axes, value) for value, _ in plane.unprotected]
+    taken += [] if plane.chance is None else [_column(axes, plane.chance)]
     taken += [box for line in plane.lines for box in _beads(axes, [plane.points[i] for i in line])]
     for point, colour in zip(plane.points, colours, strict=True):
         if point.label:

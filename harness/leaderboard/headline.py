@@ -3,56 +3,93 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.leaderboard.leading import leading
-from harness.leaderboard.numerals import counted, gained, metric_name, percent
+from harness.leaderboard.marks import off_scale
+from harness.leaderboard.numerals import code, counted, gained, metric_name, percent
 from harness.leaderboard.view import BoardView, Leak, RowView, TrackView
 
 
 def key_findings(view: BoardView) -> tuple[str, ...]:
-    """What the front offers, what attacks got, and how far the numbers can be trusted."""
+    """What the front offers, what attacks got, and how far the numbers can be trusted.
+
+    Of a board that is not whole, first of all that it is not. Names stand in backticks.
+    """
     if view.status == "defined":
         return (f"This board is defined and has not been run: {counted(view.missing, 'cell')}.",)
+    return (*_lacking(view), *_found(view), _trust(view))
+
+
+def _lacking(view: BoardView) -> Iterator[str]:
+    """What is still to run, and what follows for the ranks."""
+    rows = [row for track in view.tracks for row in track.rows if row.protected]
+    lacking = sum(row.missing > 0 for row in rows)
+    if view.missing:
+        have = "has" if view.missing == 1 else "have"
+        ranked = f"{lacking} of {counted(len(rows), 'row')} of defenses lack some and have no rank"
+        yield f"{counted(view.missing, 'cell')} of this board {have} not been run: {ranked}."
+
+
+def _found(view: BoardView) -> tuple[str, ...]:
     metric = next(iter(view.metrics), "")
     ranked = {track.title: rows for track in view.tracks if (rows := _ranked(track, metric))}
-    tracks = [title for title, rows in ranked.items() if any(map(protects, rows))]
-    if not tracks:
-        return ("No defense of this board has a number yet.", _trust(view))
+    if not ranked:
+        return ("No defense of this board has a rank yet.",)
+    title, rows = next(iter(ranked.items()))
     every = [row for rows in ranked.values() for row in rows]
-    return (
-        _front(tracks[0], ranked[tracks[0]], metric),
-        _leakage(every, metric),
-        _trust(view),
-    )
+    return (_front(title, rows, metric), _leakage(every, metric))
 
 
 def _ranked(track: TrackView, metric: str) -> list[RowView]:
-    return [row for row in track.rows if row.rank.get(metric) and row.accuracy]
-
-
-def protects(row: RowView) -> bool:
-    """Whether the row is not the reference itself, whose accuracy is that without protection."""
-    return row.retained is None or row.retained.value != 1.0
+    return [row for row in track.rows if row.rank.get(metric)]
 
 
 def _front(title: str, rows: Sequence[RowView], metric: str) -> str:
-    """The two ends of the front, most learned and least leaked, but for what is not protected."""
+    """How many are on the front, and its ends, but for those that teach nothing or hide nothing."""
     front = [row for row in rows if row.rank[metric] == 1]
-    offers = list(filter(protects, front)) or front
-    learned = max(offers, key=lambda row: (_accuracy(row), -_gain(row, metric), row.defense))
-    tight = min(offers, key=lambda row: (_gain(row, metric), -_accuracy(row), row.defense))
+    useless = [row for row in front if row.at_chance]
+    open_ = [row for row in front if row not in useless and _gives_away(row, metric)]
+    offers = [row for row in front if row not in useless + open_]
     are = "is" if len(front) == 1 else "are"
     opening = f"{title}: {len(front)} of {counted(len(rows), 'ranked defense')} {are} on the front"
+    words = [
+        f"{len(some)} with {what}"
+        for some, what in (
+            (useless, "an accuracy that is not surely above chance"),
+            (open_, "the images as good as given away"),
+        )
+        if some
+    ]
+    if words:
+        opening = f"{opening}, {' and '.join(words)}"
+    return f"{opening}{_ends(offers, metric, bool(words))}."
+
+
+def _gives_away(row: RowView, metric: str) -> bool:
+    leak = _leak(row, metric)
+    return leak.gain.value >= off_scale(leak.unit)
+
+
+def _ends(offers: Sequence[RowView], metric: str, others: bool) -> str:
+    """The row of most accuracy and that of least leakage; of the others, or of all."""
+    if not offers:
+        return ""
+    learned = max(offers, key=lambda row: (_accuracy(row), -_gain(row, metric), row.defense))
+    tight = min(offers, key=lambda row: (_gain(row, metric), -_accuracy(row), row.defense))
+    if len(offers) == 1:
+        return f"{'; the other is' if others else ':'} {_offer(learned, metric)}"
     if learned == tight:
-        return f"{opening}; {_offer(learned, metric)} keeps most and leaks least."
-    return f"{opening}, from {_offer(learned, metric)} to {_offer(tight, metric)}."
+        these = "the others" if others else "these"
+        return f"; of {these} {_offer(learned, metric)} learns most and leaks least"
+    they = "the others" if others else "they"
+    return f"; {they} go from {_offer(learned, metric)} to {_offer(tight, metric)}"
 
 
 def _offer(row: RowView, metric: str) -> str:
     gain = f"{metric_name(metric)} gain {gained(_leak(row, metric))}"
     doubt = "" if row.verified else ", unverified"
-    return f"{row.defense} (accuracy {percent(_accuracy(row))}, {gain}{doubt})"
+    return f"{code(row.defense)} (accuracy {percent(_accuracy(row))}, {gain}{doubt})"
 
 
 def _accuracy(row: RowView) -> float:
@@ -74,13 +111,13 @@ def _leakage(rows: Sequence[RowView], metric: str) -> str:
     shown = [row for row in rows if _surely_leaks(row, metric)]
     strongest = Counter(_leak(row, metric).strongest for row in shown)
     opening = (
-        f"The strongest attack surely gains more than guessing against {len(shown)} of "
-        f"{counted(len(rows), 'ranked row')}"
+        f"Over all tracks, the strongest attack surely gains more than guessing against "
+        f"{len(shown)} of {counted(len(rows), 'ranked row')}"
     )
     if not shown:
         return f"{opening}."
     attack, most = min(strongest.items(), key=lambda item: (-item[1], item[0]))
-    return f"{opening}; most often it is {attack} ({counted(most, 'time')})."
+    return f"{opening}; most often it is {code(attack)} ({counted(most, 'time')})."
 
 
 def _surely_leaks(row: RowView, metric: str) -> bool:
@@ -103,5 +140,7 @@ def _trust(view: BoardView) -> str:
         )
         if states[state]
     ]
-    cells = f"of {counted(states.total(), 'cell')} {', '.join(lacks) or 'each has a result'}"
-    return f"{unverified} of {counted(len(rows), 'row')} are unverified; {cells}."
+    pairs = f"of {counted(states.total(), 'pair')} of a defense and an attack"
+    return f"{unverified} of {counted(len(rows), 'row')} are unverified; {pairs} " + (
+        f"{', '.join(lacks)}." if lacks else "each has a result."
+    )

@@ -69,6 +69,16 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + "s" * (number != 1)
 
 
+def as_written(value: float) -> str:
+    """A number of somebody else's, with the digits that it was given with."""
+    return _minus(f"{value:.15g}")
+
+
+def code(text: str) -> str:
+    """Somebody's name for a thing, in backticks, on one line."""
+    return f"`{' '.join(text.split()).replace('`', chr(39))}`"
+
+
 def _digits(unit: str) -> int:
     return 1 if unit == "dB" else 3
 

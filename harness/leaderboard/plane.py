@@ -60,7 +60,8 @@ class Point:
 class Plane:
     """All that is drawn. `lines` joins points by number; `unprotected` accuracies are sorted.
 
-    `front` numbers the points that stand out, `ground` is a leakage to draw a line at.
+    `front` numbers the points that stand out, `ground` is a leakage to draw a line at, `chance` the
+    accuracy of guessing.
     """
 
     heading: str
@@ -74,6 +75,7 @@ class Plane:
     """Leakage that would leave no room for the rest: its points stand at the edge."""
     front: tuple[int, ...] = ()
     ground: float | None = None
+    chance: float | None = None
 
 
 def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane:

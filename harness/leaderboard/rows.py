@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from harness.leaderboard.cells import cell_view
 from harness.leaderboard.leading import leading
 from harness.leaderboard.ranks import beats, ranks
-from harness.leaderboard.seeds import combined, number, ratio
+from harness.leaderboard.seeds import combined, number, ratio, rounded
 from harness.leaderboard.strongest import Case, Intervals, leaks
 from harness.leaderboard.trust import Controls, row_flags
-from harness.leaderboard.view import Number, RowView
+from harness.leaderboard.view import Notice, Number, RowView
+from harness.registry import registry
+from harness.selector import parse_stack
 
 if TYPE_CHECKING:
     from harness.leaderboard.groups import Group, Line
@@ -34,7 +37,8 @@ def row_view(line: Line, cases: Sequence[Case], sure: Intervals, controls: Contr
     pairs = zip(line.groups, standing, strict=True)
     cells = [cell_view(group, state) for group, state in pairs]
     leaked = leaks(cases, sure)
-    flags = row_flags(line, cells, standing, leaked)
+    own = [group for group in line.groups if group.origin in ("", line.origin)]
+    flags = [*row_flags(line, cells, standing, leaked), *_seeds_missing(own)]
     learned = _learned((*line.groups, *line.beside))
     return RowView(
         track=line.track,
@@ -42,13 +46,36 @@ def row_view(line: Line, cases: Sequence[Case], sure: Intervals, controls: Contr
         accuracy=_over_seeds(learned, _accuracy),
         reference=_over_seeds(learned, _reference),
         retained=_over_seeds(learned, _retained),
+        chance=_mean_chance(learned),
         seeds=tuple(learned),
         leaks=leaked,
         cells=tuple(cells),
         flags=tuple(flags),
         verified=bool(leaked) and not flags,
+        protected=_protects(line.defense),
+        missing=_missing(own),
         origin=line.origin,
     )
+
+
+def _missing(groups: Iterable[Group]) -> int:
+    """Cells without a record."""
+    return sum(kept is None for group in groups for kept in group.seeds.values())
+
+
+def _seeds_missing(groups: Iterable[Group]) -> Iterator[Notice]:
+    """Attacks that have run on some of their seeds only."""
+    lacking = [group.attack for group in groups if group.records and _missing([group])]
+    if lacking:
+        message = f"not run yet on every seed: {', '.join(dict.fromkeys(lacking))}"
+        yield Notice(name="seeds_missing", message=message)
+
+
+def _protects(defense: str) -> bool:
+    """Whether any of a stack does anything; of one that is not installed here, so it is taken."""
+    known = registry().entries["defenses"]
+    names = [each.name for each in parse_stack(defense)]
+    return any(name not in known or known[name].spec.protects for name in names)
 
 
 def _learned(groups: Sequence[Group]) -> dict[int, Utility]:
@@ -66,6 +93,11 @@ def _over_seeds(
 ) -> Number | None:
     found = [each for utility in learned.values() if (each := value(utility))]
     return combined(found) if found else None
+
+
+def _mean_chance(learned: Mapping[int, Utility]) -> float | None:
+    values = [utility.chance for utility in learned.values()]
+    return rounded(sum(values) / len(values)) if values else None
 
 
 def _accuracy(utility: Utility) -> Number:
@@ -93,13 +125,24 @@ def ranked(rows: Sequence[RowView], metrics: Sequence[str]) -> list[RowView]:
         )
         for i, each in enumerate(rows)
     ]
-    return sorted(full, key=lambda each: _place(each, metrics))
+    return in_order(full, metrics[0] if metrics else "")
+
+
+def in_order(rows: Iterable[RowView], metric: str) -> list[RowView]:
+    """Rows by rank; within a rank the more accurate first; without a rank last."""
+    return sorted(rows, key=lambda each: _place(each, metric))
 
 
 def _ranks(rows: Sequence[RowView], metric: str) -> Mapping[int, int]:
-    """By number of the row, its rank among those that have accuracy and leak."""
-    axes = {i: found for i, each in enumerate(rows) if (found := _axes(each, metric))}
-    return dict(zip(axes, ranks(list(axes.values()), beats), strict=True))
+    """By number of the row, its rank among those that can have one."""
+    able = [i for i, row in enumerate(rows) if row.protected and not row.missing]
+    axes = {i: found for i in able if (found := _axes(rows[i], metric))}
+
+    def wins(one: int, other: int) -> bool:
+        trusted = rows[one].verified or not rows[other].verified
+        return trusted and beats(axes[one], axes[other])
+
+    return dict(zip(axes, ranks(list(axes), wins), strict=True))
 
 
 def _axes(each: RowView, metric: str) -> tuple[Number, Number] | None:
@@ -115,7 +158,6 @@ def _axes(each: RowView, metric: str) -> tuple[Number, Number] | None:
     return each.accuracy, kept
 
 
-def _place(each: RowView, metrics: Sequence[str]) -> tuple[float, float, str]:
-    rank = each.rank.get(metrics[0]) if metrics else None
+def _place(each: RowView, metric: str) -> tuple[float, float, str]:
     accuracy = each.accuracy.value if each.accuracy else 0.0
-    return (float("inf") if rank is None else rank, -accuracy, each.defense)
+    return each.rank.get(metric, inf), -accuracy, each.defense

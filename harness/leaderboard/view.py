@@ -55,7 +55,8 @@ class CellView(_Seen):
 
     `findings` are sentences on what it found out besides images. `verified` is whether the
     attack's positive control passed and no flag speaks against the cell. `gallery` is a path
-    relative to the board's folder. `origin` is the submission it comes from, if from one.
+    relative to the board's folder. `commands` evaluate it anew, one for each seed. `origin` is the
+    submission it comes from, if from one.
     """
 
     attack: str
@@ -70,7 +71,7 @@ class CellView(_Seen):
     flags: tuple[Notice, ...] = ()
     verified: bool = True
     gallery: str | None = None
-    command: str = ""
+    commands: tuple[str, ...] = ()
     seconds: float | None = None
     commit: str = ""
     origin: str = ""
@@ -79,10 +80,10 @@ class CellView(_Seen):
 class RowView(_Seen):
     """One defense in one track: what is learned, and what the strongest attack gets of each image.
 
-    `rank` by metric: one more than the number of rows that are surely better (on one axis, and
-    not surely worse on the other); rows of rank 1 are the front. A row without a number has none.
-    `retained` is accuracy over that of the same victim without protection; `seeds` are those that
-    the accuracies are of. `flags` say why the row is not `verified`.
+    `rank` by metric, as `ranks.RULE` says; a row without a number has none, nor one of which cells
+    are `missing`, nor one that is not `protected`: that is the reference. `retained` is accuracy
+    over that of the same victim without protection, `chance` that of always naming the same class;
+    `seeds` are those that the accuracies are of. `flags` say why the row is not `verified`.
     """
 
     track: str
@@ -90,20 +91,31 @@ class RowView(_Seen):
     accuracy: Number | None = None
     reference: Number | None = None
     retained: Number | None = None
+    chance: float | None = None
     seeds: tuple[int, ...] = ()
     leaks: dict[str, Leak] = {}
     rank: dict[str, int] = {}
     cells: tuple[CellView, ...] = ()
     flags: tuple[Notice, ...] = ()
     verified: bool = True
+    protected: bool = True
+    missing: int = 0
     origin: str = ""
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether the accuracy is not surely above chance: nothing is shown to be learned."""
+        if self.accuracy is None or self.chance is None:
+            return False
+        return (self.accuracy.ci or (self.accuracy.value,))[0] <= self.chance
 
 
 class AttackView(_Seen):
     """One attack in one track: its mean gain over nulls across the defenses it met, by metric.
 
-    `rank`: one more than the number of attacks that are surely stronger where both ran. `control`
-    says whether it breaks what it must. Of `strongest_of` images it came nearest of all attacks,
+    `rank` in layers: an attack is behind those that surely gain more on the defenses that both met;
+    one that surely gains against none has no rank. The reference is no defense here. `control` says
+    whether it breaks what it must. Of `strongest_of` images it came nearest of all attacks,
     by the board's first metric.
     """
 

@@ -119,8 +119,9 @@ def test_a_command_is_copied(visit: Visit):
     cell.get_by_role("button", name="Copied").wait_for()
     page.get_by_label("Find").focus()
     page.keyboard.press("Control+V")
-    command = "harness evaluate --defense 'mixup[k=2]' --attack linear --dataset cifar10"
-    assert page.get_by_label("Find").input_value() == command
+    command = "harness evaluate --defense 'mixup[k=2]' --attack linear --seed {}"
+    pasted = page.get_by_label("Find").input_value()
+    assert "".join(pasted.split()) == "".join("".join(map(command.format, (0, 1, 2))).split())
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -185,8 +186,8 @@ def test_a_phone_never_scrolls_sideways(visit: Visit, path: str):
 def test_without_javascript_everything_is_there(visit: Visit):
     page = visit(java_script_enabled=False)
     assert len(defenses(page)) == 12
-    assert page.locator("#encodings .plane:visible .mark").count() == 12
-    first = ranking(page).locator("> tbody").nth(1)
+    assert page.locator("#encodings .plane:visible .mark").count() == 11  # one lacks a cell
+    first = ranking(page).locator("> tbody").first
     first.locator("summary").first.click()
     first.locator("details.cell > summary").first.click()
     assert first.get_by_text("harness evaluate --defense 'mixup[k=2]' --attack linear").is_visible()

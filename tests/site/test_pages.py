@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
-from sample_boards import cell, defined_board, sample_board, track
+from sample_boards import cell, defined_board, leaks, sample_board, track
 
 from harness.leaderboard.headline import key_findings
+from harness.leaderboard.markdown import readme
+from harness.leaderboard.ranks import RULE
 from harness.leaderboard.site import render, render_index
-from harness.leaderboard.view import BoardView, RowView
+from harness.leaderboard.view import BoardView, Number, RowView, TrackView
 
 pytestmark = pytest.mark.core
 
+ROOT = Path(__file__).parents[2]
 ALONE = {"meta", "link", "input", "img", "wbr"}
 """Elements without an end."""
 
@@ -62,7 +66,7 @@ def test_every_row_and_every_reason_is_there():
     for row in view.tracks[0].rows:
         assert row.defense in page.text
         for each in row.cells:
-            assert each.command in page.text
+            assert all(command in page.text for command in each.commands)
             assert each.reason in page.text
 
 
@@ -78,7 +82,7 @@ def test_what_a_stranger_writes_stays_text():
     """Names and reasons come from submissions that anybody can send."""
     attack = '<script>alert(1)</script><img src=x onerror=alert(2)>" onload="alert(3)'
     hostile = cell("mixup[k=2]", "linear", "informed", 3.0).model_copy(
-        update={"reason": attack, "findings": (attack,), "command": attack, "commit": attack}
+        update={"reason": attack, "findings": (attack,), "commands": (attack,), "commit": attack}
     )
     view = sample_board().model_copy(
         update={
@@ -131,19 +135,109 @@ def test_a_large_board_stays_small():
     rows = tuple(_row(*cells).model_copy(update={"defense": f"mixup[k={i}]"}) for i in range(2, 32))
     one = track("encodings", "Encodings").model_copy(update={"rows": rows})
     page = render(sample_board().model_copy(update={"tracks": (one,)}))
-    assert len(page.encode()) < 1_000_000
+    assert len(page.encode()) < 1_100_000
 
 
 def test_findings_are_computed():
-    front, leakage, trust = key_findings(sample_board())
-    assert front.startswith("Encodings: 6 of 12 ranked defenses are on the front")
-    assert "mixup[k=2] (accuracy 83.0%, SNR gain +9.4 dB [+9.1, +9.7])" in front
-    assert "singmix[tau=1e0] (accuracy 55.0%, SNR gain +0.2 dB [−0.1, +0.5], unverified)" in front
-    assert "against 22 of 24 ranked rows; most often it is linear (18 times)" in leakage
-    assert trust == (
-        "2 of 24 rows are unverified; "
-        "of 144 cells 6 cannot be, 2 failed, 2 ran out of time, 2 not run yet."
+    lacking, front, leakage, trust = key_findings(sample_board())
+    assert lacking == (
+        "2 cells of this board have not been run: 2 of 22 rows of defenses lack some and have no "
+        "rank."
     )
+    assert front.startswith("Encodings: 4 of 10 ranked defenses are on the front; they go from")
+    assert "`mixup[k=2]` (accuracy 83.0%, SNR gain +9.4 dB [+9.1, +9.7])" in front
+    assert front.endswith("to `singmix[tau=1e-1]` (accuracy 74.0%, SNR gain +1.1 dB [+0.8, +1.4]).")
+    assert "against 20 of 20 ranked rows; most often it is `linear` (16 times)" in leakage
+    assert trust == (
+        "2 of 24 rows are unverified; of 144 pairs of a defense and an attack "
+        "6 cannot be, 2 failed, 2 ran out of time, 2 not run yet."
+    )
+
+
+def test_what_teaches_nothing_is_not_praised():
+    """Rows at chance are counted on the front, and no end of it."""
+    view = sample_board()
+    rows = [_at(row, 0.09) if row.defense == "singmix[tau=1e-1]" else row for row in _all(view)]
+    (front, *_) = _of(view, rows)
+    assert (
+        "4 of 10 ranked defenses are on the front, 1 with an accuracy that is not surely" in front
+    )
+    assert "`singmix[tau=1e-1]`" not in front
+    (front, *_) = _of(view, [_at(row, 0.09) for row in rows])
+    assert front.endswith("on the front, 4 with an accuracy that is not surely above chance.")
+    page = render(view.model_copy(update={"tracks": (_only(view, rows),)}))
+    assert page.count("<small>chance</small>") == 1
+    assert ">chance</text>" in page
+    assert ">chance</text>" not in render(view)
+
+
+def test_what_hides_nothing_is_not_praised():
+    view = sample_board()
+    bare = {"leaks": leaks(119.0, "linear")}
+    rows = [r.model_copy(update=bare) if r.defense == "mixup[k=2]" else r for r in _all(view)]
+    (front, *_) = _of(view, rows)
+    assert "on the front, 1 with the images as good as given away; the others go from" in front
+    assert "`mixup[k=2]`" not in front
+
+
+def test_a_front_of_one_is_named():
+    view = sample_board()
+    ranks = {row.defense: 1 if row.defense == "mixup[k=4]" else 2 for row in _all(view)}
+    rows = [r.model_copy(update={"rank": {"snr_db": ranks[r.defense]}}) for r in _all(view)]
+    (front, *_) = _of(view, rows)
+    assert "is on the front: `mixup[k=4]` (accuracy 79.0%" in front
+
+
+def _all(view: BoardView) -> tuple[RowView, ...]:
+    return view.tracks[0].rows
+
+
+def _at(row: RowView, accuracy: float) -> RowView:
+    number = Number(value=accuracy, ci=(accuracy - 0.01, accuracy + 0.01))
+    return row.model_copy(update={"accuracy": number})
+
+
+def _only(view: BoardView, rows: Sequence[RowView]) -> TrackView:
+    return view.tracks[0].model_copy(update={"rows": tuple(rows)})
+
+
+def _of(view: BoardView, rows: Sequence[RowView]) -> tuple[str, ...]:
+    """What is found of these rows alone, as if no cell were missing."""
+    return key_findings(view.model_copy(update={"tracks": (_only(view, rows),), "missing": 0}))
+
+
+def test_the_reference_is_shown_without_a_rank():
+    page = render(sample_board())
+    assert '<span class="m m0" data-v="">ref</span>' in page
+    assert "the reference, without a rank" in page
+    assert "11 defenses. " in page
+
+
+def test_what_is_not_whole_says_so_first():
+    page = render(sample_board())
+    assert "<b>Not whole: 1 cell not run, and rows that lack any have no rank.</b>" in page
+
+
+def test_claims_are_shown_as_they_were_written():
+    one, two = sample_board().claims
+    claims = (one.model_copy(update={"claimed": -7.45}), two)
+    page = render(sample_board().model_copy(update={"claims": claims}))
+    assert '<td class="n">−7.45</td>' in page
+    assert '<td class="n">0.041</td>' in page
+
+
+def test_a_cell_has_a_command_for_every_seed():
+    page = Page(render(sample_board()))
+    for seed in (0, 1, 2):
+        assert f"harness evaluate --defense 'mixup[k=2]' --attack unet --seed {seed}" in page.text
+
+
+def test_the_rule_of_ranks_is_one_sentence_everywhere():
+    page = Page(render(sample_board()))
+    assert RULE in page.text
+    assert RULE in " ".join(readme(sample_board()).split())
+    for name in ("README.md", "CONTRIBUTING.md"):
+        assert RULE in " ".join((ROOT / name).read_text(encoding="utf-8").split())
 
 
 def test_a_board_that_was_not_run_says_so():

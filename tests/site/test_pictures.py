@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from sample_boards import leak, track
 
+from harness.leaderboard.marks import options_of, series_of
 from harness.leaderboard.site.heat import heat_map, legend, level
 from harness.leaderboard.site.labels import Box, place
-from harness.leaderboard.site.scatter import FRAME, Mark, Scatter, options_of, scatter, series_of
+from harness.leaderboard.site.scatter import FRAME, Mark, Scatter, scatter
 
 pytestmark = pytest.mark.core
 
@@ -54,7 +55,7 @@ def test_nothing_leaves_the_frame():
 
 def test_the_front_is_marked():
     front = {each.row.defense for each in plane().marks if each.front}
-    assert front == {row.defense for row in TRACK.rows if row.rank["snr_db"] == 1}
+    assert front == {row.defense for row in TRACK.rows if row.rank.get("snr_db") == 1}
 
 
 def test_strengths_of_one_defense_share_a_colour_and_are_joined():

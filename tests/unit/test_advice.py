@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from board_records import board, ended, material, passed, record
+from board_records import board, ended, material, passed, record, utility
 
 from harness.advice import Advice, Wish, advise
 from harness.api import UsageError
 from harness.leaderboard.material import Material
+from harness.stages.utility import Utility
 
 pytestmark = pytest.mark.core
 RELEASED = frozenset({"encodings", "public"})
@@ -60,6 +61,44 @@ def test_an_accuracy_must_be_sure() -> None:
 def test_no_protection_is_no_defense() -> None:
     bare = material(board(), *(record(attack=a, right=90) for a in ("linear", "lmmse")))
     assert ask(bare).refusal.startswith("No defense")
+
+
+def test_an_undefended_row_is_no_offer_though_it_was_trained_apart_from_its_reference() -> None:
+    apart = {"utility": utility(88, reference=92)}
+    bare = material(board(), *(record(attack=a, **apart) for a in ("linear", "lmmse")))
+    assert ask(bare).refusal.startswith("No defense")
+
+
+def test_a_defense_that_costs_no_accuracy_is_offered() -> None:
+    """Its share of the unprotected accuracy is exactly 1."""
+    same = {"utility": utility(90, reference=90)}
+    found = ask(made(*(record("noise", a, **same) for a in ("linear", "lmmse"))))
+    assert [offer.defense for offer in found.recommended] == ["noise"]
+
+
+def test_the_front_is_of_those_that_keep_the_accuracy() -> None:
+    """A row that surely leaks less, and does not qualify, takes nobody's place."""
+    vague = {"utility": wide(0.9, (0.35, 1.0))}
+    rows = [
+        *(record("noise", a, gains=(7, 7, 7, 7), right=88) for a in ("linear", "lmmse")),
+        *(record("mixup[k=2]", a, gains=(3, 3, 3, 3), **vague) for a in ("linear", "lmmse")),
+    ]
+    assert [o.defense for o in ask(made(*rows), least=0.3).recommended] == ["mixup[k=2]"]
+    assert [o.defense for o in ask(made(*rows), least=0.5).recommended] == ["noise"]
+
+
+def test_what_is_unsafe_to_rely_on_takes_nobody_s_place() -> None:
+    rows = [
+        *(record("noise", a, right=95, flags=["still_rising"]) for a in ("linear", "lmmse")),
+        *(record("mixup[k=2]", a, gains=(9, 9, 9, 9), right=60) for a in ("linear", "lmmse")),
+    ]
+    advice = ask(made(*rows))
+    assert [offer.defense for offer in advice.recommended] == ["mixup[k=2]"]
+    assert [offer.defense for offer in advice.doubtful] == ["noise"]
+
+
+def wide(accuracy: float, interval: tuple[float, float]) -> Utility:
+    return utility(90).model_copy(update={"accuracy": accuracy, "interval": interval})
 
 
 def test_nothing_qualifies() -> None:

@@ -10,8 +10,10 @@ import pytest
 from board_records import GUESS, OPTIONS, board, ended, material, passed, record
 
 from harness.api import IntegrityError
+from harness.leaderboard.attackers import in_order
 from harness.leaderboard.build import board_view
 from harness.leaderboard.material import Kept, Material
+from harness.leaderboard.site.heat import heat_map
 from harness.leaderboard.view import BoardView, CellView, RowView
 from harness.record import RunRecord
 from harness.scoring.identification import Identification
@@ -79,39 +81,84 @@ def test_accuracy_is_over_all_seeds() -> None:
     assert found.ci[1] - found.ci[0] > 2  # Student's t of two seeds that differ by 0.2
 
 
+def both(defense: str, gain: float, right: int = 80, **more: Any) -> list[RunRecord]:
+    """A row's records: each attack has so many decibels more than a guess."""
+    gains = (gain,) * 4
+    return [record(defense, a, gains=gains, right=right, **more) for a in ("linear", "lmmse")]
+
+
+def ranks_of(view: BoardView) -> list[tuple[str, int | None]]:
+    (track,) = view.tracks
+    return [(each.defense, each.rank.get("snr_db")) for each in track.rows]
+
+
 def test_the_front_keeps_accuracy_or_privacy() -> None:
     view = seen(
-        *(record(attack=attack, gains=(9, 9, 9, 9), right=90) for attack in ("linear", "lmmse")),
-        *(record("mixup[k=2]", attack, right=60) for attack in ("linear", "lmmse")),
-        *(record("mixup[k=4]", attack, gains=(9, 9, 9, 9), right=60) for attack in ("linear",)),
-        defenses=["none", "mixup[k=2|4]"],
+        *(each for args in (("noise", 9, 90), ("mixup[k=2]", 1, 60)) for each in both(*args)),
+        *both("mixup[k=4]", 9, 60),
+        defenses=["noise", "mixup[k=2|4]"],
     )
-    assert [(r.defense, r.rank["snr_db"]) for r in view.tracks[0].rows] == [
-        ("none", 1),
-        ("mixup[k=2]", 1),
-        ("mixup[k=4]", 3),
-    ]
+    assert ranks_of(view) == [("noise", 1), ("mixup[k=2]", 1), ("mixup[k=4]", 2)]
+
+
+def test_the_reference_is_shown_and_not_ranked() -> None:
+    view = seen(*both("none", 0, 99), *both("mixup[k=2]", 9, 60))
+    assert ranks_of(view) == [("mixup[k=2]", 1), ("none", None)]
+    assert (row(view).protected, row(view, "mixup[k=2]").protected) == (False, True)
+    attack = view.tracks[0].attacks[0]
+    assert (attack.cells, attack.gain["snr_db"].value) == (1, 9.0)
+
+
+def test_a_row_that_lacks_cells_is_not_ranked() -> None:
+    """The attack that is still to run may be the strongest."""
+    view = seen(record("noise", right=95), *both("mixup[k=2]", 9), defenses=["noise", "mixup[k=2]"])
+    assert ranks_of(view) == [("mixup[k=2]", 1), ("noise", None)]
+    assert row(view, "noise").missing == 1
+
+
+def test_a_row_that_lacks_seeds_is_not_ranked_and_says_so() -> None:
+    view = seen(*both("mixup[k=2]", 9), seeds=(0, 1))
+    found = row(view, "mixup[k=2]")
+    assert (found.missing, found.rank, found.verified) == (2, {}, False)
+    assert [flag.name for flag in found.flags] == ["seeds_missing"]
+    assert found.flags[0].message == "not run yet on every seed: linear, lmmse"
+
+
+def test_an_unverified_row_beats_no_verified_one() -> None:
+    """A weak attack is not a strong defense."""
+    weak = {"flags": ["still_rising"]}
+    names = ["noise", "mixup[k=2|4]"]
+    view = seen(
+        *both("noise", 0, 90, **weak), *both("mixup[k=2]", 9), *both("mixup[k=4]", 9, **weak),
+        defenses=names,
+    )  # fmt: skip
+    assert ranks_of(view) == [("noise", 1), ("mixup[k=2]", 1), ("mixup[k=4]", 2)]
+
+
+def test_an_accuracy_that_is_not_surely_above_chance_is_named() -> None:
+    view = seen(*both("noise", 1, 13), *both("mixup[k=2]", 1, 40), defenses=["noise", "mixup[k=2]"])
+    found = {each.defense: each for each in view.tracks[0].rows}
+    assert (found["noise"].chance, found["noise"].at_chance) == (0.1, True)
+    assert not found["mixup[k=2]"].at_chance
 
 
 def test_doing_worse_than_guessing_is_no_merit_of_a_defense() -> None:
-    poor = [record(attack=a, gains=(-9, -9, -9, -9), right=80) for a in ("linear", "lmmse")]
-    equal = [record("mixup[k=2]", a, gains=(0, 0, 0, 0), right=80) for a in ("linear", "lmmse")]
-    view = seen(*poor, *equal)
+    view = seen(*both("noise", -9), *both("mixup[k=2]", 0), defenses=["noise", "mixup[k=2]"])
     assert {r.rank["snr_db"] for r in view.tracks[0].rows} == {1}
-    assert row(view).leaks["snr_db"].gain.value == -9.0  # what is shown stays what it is
+    assert row(view, "noise").leaks["snr_db"].gain.value == -9.0  # what is shown stays what it is
 
 
 def test_where_signs_are_hidden_what_leaks_more_ranks() -> None:
-    both = record().model_copy()
-    folded = record(gains=(7, 7, 7, 7), metric="snr_db_abs")
-    hidden = both.model_copy(
+    plain = record("mixup[k=2]")
+    folded = record("mixup[k=2]", gains=(7, 7, 7, 7), metric="snr_db_abs")
+    hidden = plain.model_copy(
         update={
-            "privacy": {**both.privacy, **folded.privacy},
-            "by_image": {**both.by_image, **folded.by_image},
+            "privacy": {**plain.privacy, **folded.privacy},
+            "by_image": {**plain.by_image, **folded.by_image},
         }
     ).sealed()
     view = seen(hidden)
-    assert set(row(view).leaks) == {"snr_db", "snr_db_abs"}
+    assert set(row(view, "mixup[k=2]").leaks) == {"snr_db", "snr_db_abs"}
     assert view.metrics == ("snr_db",)
     assert view.tracks[0].attacks[0].gain["snr_db"].value == 7.0
 
@@ -162,8 +209,8 @@ def test_a_weak_attack_is_held_against_a_row_only_where_no_other_stands() -> Non
     weak, strong = record(flags=["below_null"]), record(attack="lmmse")
     assert row(seen(weak, strong)).verified
     assert not cell(seen(weak, strong)).verified
-    both = seen(weak, record(attack="lmmse", flags=["below_null"]))
-    assert [flag.name for flag in row(both).flags] == ["only_weak_attacks"]
+    all_weak = seen(weak, record(attack="lmmse", flags=["below_null"]))
+    assert [flag.name for flag in row(all_weak).flags] == ["only_weak_attacks"]
 
 
 def test_another_version_of_an_attack_has_not_passed_the_control() -> None:
@@ -195,9 +242,10 @@ def test_who_is_identified_could_be_reconstructed() -> None:
 
 def test_attacks_are_ranked_on_defenses_that_both_met() -> None:
     view = seen(
-        record(gains=(9, 9, 9, 9)),
-        record(attack="lmmse", gains=(9, 9, 9, 9)),
+        record("noise", gains=(9, 9, 9, 9)),
+        record("noise", "lmmse", gains=(9, 9, 9, 9)),
         record("mixup[k=2]", "lmmse", gains=(1, 1, 1, 1)),
+        defenses=["noise", "mixup[k=2]"],
     )
     attacks = {each.attack: each for each in view.tracks[0].attacks}
     assert attacks["linear"].gain["snr_db"].value == 9.0
@@ -205,6 +253,31 @@ def test_attacks_are_ranked_on_defenses_that_both_met() -> None:
     assert {each.rank["snr_db"] for each in attacks.values()} == {1}
     assert (attacks["linear"].cells, attacks["lmmse"].cells) == (1, 2)
     assert (attacks["linear"].strongest_of, attacks["lmmse"].strongest_of) == (4, 4)
+
+
+def test_an_attack_that_gains_nothing_has_no_rank() -> None:
+    view = seen(
+        record("mixup[k=2]", gains=(5, 5, 5, 5)),
+        record("mixup[k=2]", "lmmse", gains=(0, -1, 0, 0)),
+        record(attack="lmmse", gains=(99, 99, 99, 99)),  # where nothing protects
+    )
+    assert [(a.attack, a.rank.get("snr_db")) for a in view.tracks[0].attacks] == [
+        ("linear", 1),
+        ("lmmse", None),
+    ]
+
+
+def test_attacks_come_by_rank_and_then_by_gain_wherever_they_are_shown() -> None:
+    """Two that never met the same defense are not told apart; by name the other would be first."""
+    view = seen(
+        record("mixup[k=2]", "linear", gains=(3, 3, 3, 3)),
+        record("noise", "lmmse", gains=(5, 5, 5, 5)),
+        defenses=["noise", "mixup[k=2]"],
+    )
+    (track,) = view.tracks
+    assert [(a.attack, a.rank["snr_db"]) for a in track.attacks] == [("lmmse", 1), ("linear", 1)]
+    assert [attack for attack, _ in heat_map(track, "snr_db").columns] == ["lmmse", "linear"]
+    assert in_order(track.attacks[::-1], "snr_db") == list(track.attacks)
 
 
 def test_a_claim_stands_beside_what_was_measured() -> None:
@@ -217,11 +290,12 @@ def test_a_claim_stands_beside_what_was_measured() -> None:
 
 
 def test_a_command_repeats_the_cell() -> None:
-    command = cell(seen(record("mixup[k=2]")), defense="mixup[k=2]").command
-    assert command == (
+    commands = cell(seen(record("mixup[k=2]"), seeds=(0, 3)), defense="mixup[k=2]").commands
+    asked = (
         "harness evaluate --defense 'mixup[k=2]' --attack linear --dataset fashion-mini "
-        "--preset standard --private-size 8 --test-size 100 --threads 1"
+        "--preset standard --private-size 8 --test-size 100"
     )
+    assert commands == (f"{asked} --threads 1", f"{asked} --seed 3 --threads 1")
 
 
 def test_the_order_of_records_changes_nothing() -> None:

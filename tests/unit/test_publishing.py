@@ -7,7 +7,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 
 import pytest
-from board_records import board, ended, material, passed, record
+from board_records import board, ended, material, passed, record, utility
 from PIL import Image
 
 from harness.leaderboard.build import board_view
@@ -15,6 +15,7 @@ from harness.leaderboard.front import front_of
 from harness.leaderboard.markdown import index, readme
 from harness.leaderboard.publishing import differing, files_of, write
 from harness.leaderboard.sheet import as_csv
+from harness.leaderboard.site.scatter import FRAME, scatter
 from harness.leaderboard.view import BoardView
 
 pytestmark = pytest.mark.core
@@ -38,10 +39,98 @@ def view() -> BoardView:
 
 def test_the_table_ranks_rows_and_names_the_strongest_attack(view: BoardView) -> None:
     lines = readme(view).splitlines()
-    rows = [line.split(" | ") for line in lines if line.startswith("| 1 | `")]
-    assert rows[0][:3] == ["| 1", "`none`", "90.0% [82.6, 94.5]"]
-    assert rows[0][4:6] == ["+9.0 dB [+9.0, +9.0]", "`linear`"]
-    assert rows[0][6] == "no |"
+    row = next(line.split(" | ") for line in lines if line.startswith("| 1 | `"))
+    assert row[:4] == ["| 1", "`mixup[k=2]`", "1", "60.0% [50.2, 69.1]"]
+    assert row[5:] == ["+1.0 dB [+1.0, +1.0]", "`linear`", "no |"]
+    (reference,) = (line.split(" | ") for line in lines if line.startswith("| ref | "))
+    assert reference[:4] == ["| ref", "`none`", "1", "90.0% [82.6, 94.5]"]
+
+
+def test_a_table_says_what_its_signs_mean(view: BoardView) -> None:
+    line = next(x for x in readme(view).splitlines() if x.startswith("Gain in SNR"))
+    assert line == "Gain in SNR; (1), (2), …: why there is no number, below; ?: unverified."
+
+
+def test_what_a_stranger_writes_stays_text() -> None:
+    hostile = "no\n\n# Injected\n\n<img src=x> [a](http://b) | `c` - *d*\n1. e"
+    records = [record("mixup[k=2]"), ended("failed", hostile, "mixup[k=2]", "lmmse")]
+    text = readme(board_view(material(board(), *records)))
+    assert (
+        "\n1. no \\# Injected \\<img src=x\\> \\[a\\](http\\://b) | \\`c\\` - \\*d\\* 1. e\n"
+        in text
+    )
+    assert not [line for line in text.splitlines() if line.startswith("# Inj")]
+
+
+def test_a_board_that_is_not_whole_says_so_first() -> None:
+    some = board_view(material(board(), record("mixup[k=2]", right=60)))
+    text = readme(some)
+    assert "\n3 cells of this board have not been run: 1 of 1 row of defenses lack" in text
+    assert "**Not whole:** 3 cells of this track have not been run, and rows that lack any" in text
+    assert "No defense of this board has a rank yet." in text
+    assert "| – | `mixup[k=2]` | 1 | 60.0%" in text
+    assert index([some]).count("3 cells of this board have not been run") == 1
+    assert front_of(some) is None
+
+
+def test_the_number_of_seeds_stands_in_the_table() -> None:
+    learned = [record("mixup[k=2]", seed=seed) for seed in (0, 1)]
+    one = record("mixup[k=2]", "lmmse", gains=(5, 5, 5, 5))
+    whole = [*learned, one, record("mixup[k=2]", "lmmse", gains=(5, 5, 5, 5), seed=1)]
+    text = readme(board_view(material(board(seeds=(0, 1)), *whole)))
+    assert "| 1 | `mixup[k=2]` | 2 | 80.0%" in text
+    text = readme(board_view(material(board(seeds=(0, 1)), *learned, one)))
+    assert "| – | `mixup[k=2]` | 2, leak 1 | 80.0%" in text
+
+
+def test_claims_keep_their_digits() -> None:
+    claims = [
+        {"defense": "none", "attack": "linear", "metric": "snr_db", "value": v, "source": "a_b"}
+        for v in (0.85, -7.45, 50)
+    ]
+    text = readme(board_view(material(board(claims=claims), record())))
+    assert [f"| {v} | 3.5 " in text for v in ("0.85", "−7.45", "50")] == [True] * 3
+    assert "| a\\_b |" in text
+
+
+def test_one_line_stands_for_no_protection() -> None:
+    """That of most seeds, though rows of fewer seeds were held against another accuracy."""
+    few = record("noise", utility=utility(50, reference=70))
+    more = [
+        record("mixup[k=2]", seed=seed, utility=utility(50, reference=right))
+        for seed, right in ((0, 70), (1, 90))
+    ]
+    cells = [
+        {"attacks": ["linear"], "defenses": [name], "seeds": seeds}
+        for name, seeds in (("noise", [0]), ("mixup[k=2]", [0, 1]))
+    ]
+    track = {"name": "once", "title": "All", "defenses": ["noise", "mixup[k=2]"], "cells": cells}
+    view = board_view(material(board(tracks=[track]), few, *more))
+    assert {row.reference.value for row in view.tracks[0].rows if row.reference} == {0.7, 0.8}
+    plane, drawn = front_of(view), scatter(view.tracks[0], "snr_db")
+    assert plane is not None
+    assert [value for value, _ in plane.unprotected] == [0.8]
+    assert drawn is not None
+    assert drawn.reference is not None
+    assert drawn.reference.text.startswith("80.0%")
+
+
+def test_picture_and_page_know_the_same_marks() -> None:
+    """Options of a stack say whose they are, and far gains stand at the edge of both."""
+    names = ["gradprune[p=0.9]+gradnoise[scale=0.1]", "gradprune[p=0.9]+gradnoise[scale=0.2]"]
+    records = [record(name, gains=(g,) * 4) for name, g in zip(names, (50, 70), strict=True)]
+    view = board_view(material(board(names, ["linear"]), *records))
+    plane, drawn = front_of(view), scatter(view.tracks[0], "snr_db")
+    assert plane is not None
+    assert drawn is not None
+    assert [point.label for point in plane.points] == ["gradnoise.scale=0.1", "gradnoise.scale=0.2"]
+    assert {mark.label.text for mark in drawn.marks if mark.label} == {
+        p.label for p in plane.points
+    }
+    assert plane.lines == ((0, 1),)
+    assert len(drawn.lines) == 1
+    assert plane.off_scale == 60
+    assert sorted(mark.y == FRAME.top for mark in drawn.marks) == [False, True]
 
 
 def test_a_cell_without_a_number_has_a_footnote(view: BoardView) -> None:
@@ -59,24 +148,25 @@ def test_values_are_numbers(view: BoardView) -> None:
     lines = list(csv.DictReader(StringIO(as_csv(view))))
     rows = [line for line in lines if line["kind"] == "row"]
     cells = [line for line in lines if line["kind"] == "cell"]
-    assert [(r["defense"], float(r["gain"]), int(r["rank"])) for r in rows] == [
-        ("none", 9.0, 1),
-        ("mixup[k=2]", 1.0, 1),
+    assert [(r["defense"], float(r["gain"]), r["rank"]) for r in rows] == [
+        ("mixup[k=2]", 1.0, "1"),
+        ("none", 9.0, ""),
     ]
-    assert [(c["attack"], c["status"], c["gain"], c["reason"]) for c in cells[-2:]] == [
+    assert [(c["attack"], c["status"], c["gain"], c["reason"]) for c in cells[:2]] == [
         ("linear", "ok", "1.0", ""),
         ("lmmse", "failed", "", "out of | memory"),
     ]
 
 
-def test_the_picture_shows_every_ranked_row(view: BoardView) -> None:
+def test_the_picture_shows_every_ranked_row_and_the_reference(view: BoardView) -> None:
     plane = front_of(view)
     assert plane is not None
     assert [(p.series, p.accuracy, p.leakage) for p in plane.points] == [
         ("mixup", 0.6, 1.0),
         ("none", 0.9, 9.0),
     ]
-    assert plane.front == (0, 1)
+    assert plane.front == (0,)
+    assert plane.unprotected == ((0.9, pytest.approx((0.8256, 0.9448), abs=1e-4)),)
     assert plane.up.startswith("gain in SNR over guessing (dB)")
 
 

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]
 TAUS = ("1", "1e-1", "1e-2")
 LINEAR = "linear[preset=paper]"
+WORDS = {1: "one", 2: "two", 3: "three", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,8 @@ def test_what_singularized_mixup_keeps_and_leaks(opening: str, lines: list[dict[
     assert f"where {float(mild['reference']):.1%}".replace("%", " %") in opening
     assert f"{float(mild['gain']):.1f} dB nearer" in opening
     assert f"({float(strong['accuracy']):.1%};".replace("%", " %") in opening
+    assert f"gives {float(strong['chance']):.2%})".replace("%", " %") in opening
+    assert float(strong["accuracy_low"]) <= float(strong["chance"])
     assert float(strong["gain_low"]) <= 0
 
 
@@ -58,6 +61,13 @@ def test_the_closed_form_beats_the_paper_s_attack(
 
 
 def test_the_encodings_are_counted(opening: str, lines: list[dict[str, str]]) -> None:
-    words = {7: "seven", 8: "eight", 9: "nine"}
-    encoded = {x["defense"] for x in lines if x["kind"] == "row"} - {"none"}
-    assert f"None of {words[len(encoded)]} ways" in opening
+    encoded = [x for x in lines if x["kind"] == "row" and x["defense"] != "none"]
+    front = [x for x in encoded if x["rank"] == "1"]
+    useless = [x for x in front if float(x["accuracy_low"]) <= float(x["chance"])]
+    assert f"None of {WORDS[len(encoded)]} ways" in opening
+    assert f"{WORDS[len(front)]} are on the front" in opening
+    assert f"{WORDS[len(useless)]} of them not surely above chance" in opening
+
+
+def test_without_protection_there_is_no_rank(lines: list[dict[str, str]]) -> None:
+    assert row(lines, "none")["rank"] == ""

@@ -6,15 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from harness.leaderboard import attackers
 from harness.leaderboard.leading import leading
 from harness.leaderboard.numerals import NONE, gained, signed
-from harness.leaderboard.site.standing import LAST, in_order
+from harness.leaderboard.rows import in_order
 from harness.leaderboard.view import CellView, Leak, RowView, TrackView
 
 STEPS = {"dB": (0.5, 2.0, 6.0, 15.0), "": (0.02, 0.06, 0.15, 0.4)}
 """Where one colour ends and the next begins, on both sides of zero, by unit."""
 WORDS = {
-    "ok": NONE,
+    "ok": "no score",
     "failed": "failed",
     "timeout": "timeout",
     "not_applicable": "n/a",
@@ -28,7 +29,10 @@ Column = tuple[str, str]
 
 @dataclass(frozen=True)
 class Tile:
-    """One cell. `level` from -4 to 4 is its colour, None without a number; `note` its footnote."""
+    """One cell. `level` from -4 to 4 is its colour, None without a number; `note` its footnote.
+
+    A dash without a footnote is a cell that the board does not have.
+    """
 
     text: str
     column: Column
@@ -108,10 +112,12 @@ def _steps(unit: str) -> tuple[float, ...]:
 
 
 def _columns(track: TrackView, metric: str) -> list[Column]:
-    """Attacks by rank, those without one last."""
-    ranks = {(a.attack, a.threat_model): a.rank.get(metric, LAST) for a in track.attacks}
+    """Attacks in the order of their table, those that it does not have last."""
+    ranked = [
+        (each.attack, each.threat_model) for each in attackers.in_order(track.attacks, metric)
+    ]
     found = {(cell.attack, cell.threat_model) for row in track.rows for cell in row.cells}
-    return sorted(found, key=lambda column: (ranks.get(column, LAST), *column))
+    return [*(each for each in ranked if each in found), *sorted(found - {*ranked})]
 
 
 def _names(attacks: Collection[str]) -> dict[str, str]:
@@ -125,7 +131,7 @@ def _tiles(
 ) -> list[Tile]:
     cells = {(cell.attack, cell.threat_model): cell for cell in row.cells}
     return [
-        _tile(cells[column], metric, numbers) if column in cells else Tile("", column)
+        _tile(cells[column], metric, numbers) if column in cells else Tile(NONE, column)
         for column in columns
     ]
 

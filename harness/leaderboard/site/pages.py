@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from harness.leaderboard import numerals
+from harness.leaderboard import attackers, numerals, rows
 from harness.leaderboard.headline import key_findings
 from harness.leaderboard.leading import RANKING, leading
+from harness.leaderboard.ranks import RULE
 from harness.leaderboard.site import heat, scatter, standing
 from harness.leaderboard.view import BoardView
 
@@ -61,7 +62,13 @@ def _environment() -> Environment:
     for module in (heat, numerals, scatter, standing):
         environment.globals[module.__name__.rpartition(".")[2]] = module
     environment.filters.update(breakable=_breakable, coded=_coded)
-    environment.globals.update(key_findings=key_findings, leading=leading)
+    environment.globals.update(
+        key_findings=key_findings,
+        leading=leading,
+        rows_in_order=rows.in_order,
+        attacks_in_order=attackers.in_order,
+        rule=RULE,
+    )
     return environment
 
 

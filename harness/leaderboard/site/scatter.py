@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from math import inf
 
-from harness.leaderboard.apart import differing, written
+from harness.leaderboard import marks as shared
 from harness.leaderboard.leading import leading
-from harness.leaderboard.numerals import gained, metric_name, share
+from harness.leaderboard.numerals import gained, metric_name, percent, share
+from harness.leaderboard.rows import in_order
 from harness.leaderboard.site.axes import Scale, round_values, scale_of
 from harness.leaderboard.site.labels import Box, Label, place
-from harness.leaderboard.site.standing import in_order
 from harness.leaderboard.view import BoardView, Leak, Number, RowView, TrackView
-from harness.selector import parse_stack
 
 WIDTH, HEIGHT = 760.0, 420.0
 FRAME = Box(58.0, 14.0, 746.0, 372.0)
@@ -31,8 +28,6 @@ SHAPES = (
     "M6 0-4.4-5.8v11.6z",
 )
 COLOURS = 7
-TOO_MUCH = {"dB": 40.0}
-"""Gains from which on the image is there for all to see; they would leave the rest no room."""
 
 Bar = tuple[float, float, float, float]
 """A line from x, y to x, y."""
@@ -51,7 +46,7 @@ class Series:
 class Mark:
     """A row: its place, its error bars as lines, and what it says when pointed at.
 
-    `front`: nothing is surely better.
+    `front`: nothing beats it.
     """
 
     row: RowView
@@ -82,6 +77,7 @@ class Scatter:
     up: tuple[Tick, ...]
     zero: float
     reference: Tick | None
+    chance: Tick | None
     series: tuple[Series, ...]
     unit: str
     capped: bool
@@ -105,7 +101,7 @@ def scatter(track: TrackView, metric: str) -> Scatter | None:
     across, up = _across(points), _up(points)
     series = _series(track.rows)
     marks = _marks(points, series, across, up, metric)
-    reference = next((p.row.reference for p in points if p.row.reference), None)
+    reference, chance = _bare(points), shared.chance(point.row for point in points)
     return Scatter(
         marks=tuple(marks),
         lines=tuple(_lines(marks)),
@@ -113,6 +109,7 @@ def scatter(track: TrackView, metric: str) -> Scatter | None:
         up=tuple(Tick(up(v), f"{v:+.3g}".replace("-", "−").lstrip("+")) for v in round_values(up)),
         zero=up(0.0),
         reference=Tick(across(reference.value), share(reference)) if reference else None,
+        chance=None if chance is None else Tick(across(chance), percent(chance)),
         series=tuple(s for s in series.values() if any(mark.series == s for mark in marks)),
         unit=points[0].leak.unit,
         capped=any(point.beyond for point in points),
@@ -125,23 +122,9 @@ def first(view: BoardView) -> Scatter | None:
     return next(filter(None, found), None)
 
 
-def series_of(defense: str) -> str:
-    """The defense without its options: `gradprune[p=0.9]+mixup[k=4]` is `gradprune+mixup`."""
-    return "+".join(each.name for each in parse_stack(defense))
-
-
-def options_of(defense: str) -> dict[str, str]:
-    """All options of a stack, as written; in a stack by the defense they belong to."""
-    stack = parse_stack(defense)
-    return {
-        option if len(stack) == 1 else f"{each.name}.{option}": value
-        for each in stack
-        for option, value in each.options.items()
-    }
-
-
 def _points(rows: Iterable[RowView], metric: str) -> list[_Point]:
-    leaks = [(row, leak) for row in rows if (leak := leading(row.leaks, metric))]
+    able = shared.placed(rows, metric)
+    leaks = [(row, leak) for row in able if (leak := leading(row.leaks, metric))]
     scaled = any(not _too_much(leak) for row, leak in leaks if row.accuracy)
     return [
         _Point(row, row.accuracy, leak, beyond=scaled and _too_much(leak))
@@ -151,12 +134,19 @@ def _points(rows: Iterable[RowView], metric: str) -> list[_Point]:
 
 
 def _too_much(leak: Leak) -> bool:
-    return leak.gain.value >= TOO_MUCH.get(leak.unit, inf)
+    return leak.gain.value >= shared.off_scale(leak.unit)
 
 
 def _across(points: Sequence[_Point]) -> Scale:
-    learned = [p.accuracy for p in points] + [p.row.reference for p in points if p.row.reference]
-    return scale_of([v for number in learned for v in _ends(number)], FRAME.left, FRAME.right)
+    bare, chance = _bare(points), shared.chance(point.row for point in points)
+    learned = [point.accuracy for point in points] + ([bare] if bare else [])
+    values = [v for number in learned for v in _ends(number)]
+    return scale_of(values + ([] if chance is None else [chance]), FRAME.left, FRAME.right)
+
+
+def _bare(points: Sequence[_Point]) -> Number | None:
+    """What is learned without protection."""
+    return shared.unprotected(point.row for point in points)
 
 
 def _up(points: Sequence[_Point]) -> Scale:
@@ -171,7 +161,7 @@ def _ends(number: Number) -> tuple[float, ...]:
 
 
 def _series(rows: Iterable[RowView]) -> dict[str, Series]:
-    names = sorted({series_of(row.defense) for row in rows})
+    names = sorted({shared.series_of(row.defense) for row in rows})
     return {
         name: Series(name, i % COLOURS, SHAPES[i % len(SHAPES)]) for i, name in enumerate(names)
     }
@@ -199,7 +189,7 @@ def _mark(
     y = FRAME.top if point.beyond else up(point.leak.gain.value)
     return Mark(
         row=point.row,
-        series=series[series_of(point.row.defense)],
+        series=series[shared.series_of(point.row.defense)],
         x=x,
         y=y,
         bars=tuple(_bars(point, x, y, across, up)),
@@ -224,14 +214,11 @@ def _boxes(mark: Mark) -> Iterable[Box]:
 
 def _texts(rows: Sequence[RowView]) -> list[str]:
     """What tells a row from others of its series; where it is alone, what it is."""
-    texts = []
-    for row in rows:
-        among = [
-            options_of(r.defense) for r in rows if series_of(r.defense) == series_of(row.defense)
-        ]
-        own = written(options_of(row.defense), differing(among))
-        texts.append(", ".join(own) if len(among) > 1 else series_of(row.defense))
-    return texts
+    defenses = [row.defense for row in rows]
+    return [
+        text or shared.series_of(defense)
+        for text, defense in zip(shared.texts(defenses), defenses, strict=True)
+    ]
 
 
 def _tip(point: _Point, metric: str) -> str:
@@ -239,10 +226,11 @@ def _tip(point: _Point, metric: str) -> str:
     row, leak = point.row, point.leak
     lines = [
         row.defense,
-        f"accuracy {share(point.accuracy)}",
+        f"accuracy {share(point.accuracy)}{', at chance' if row.at_chance else ''}",
         f"{metric_name(leak.metric)} gain {gained(leak)}",
         f"strongest attack {leak.strongest}" if leak.strongest else "",
         f"rank {row.rank[metric]}" if metric in row.rank else "",
+        "" if row.protected else "the reference, without a rank",
         "" if row.verified else "unverified",
     ]
     return "\n".join(filter(None, lines))
@@ -250,22 +238,6 @@ def _tip(point: _Point, metric: str) -> str:
 
 def _lines(marks: Sequence[Mark]) -> Iterable[tuple[int, str]]:
     """The colour and the path of each line along which one number of a defense changes."""
-    for _, group in groupby(sorted(marks, key=_series_name), key=_series_name):
-        own = list(group)
-        names = differing([options_of(mark.row.defense) for mark in own])
-        if len(names) == 1 and all(_is_number(mark, names[0]) for mark in own):
-            walked = sorted(own, key=lambda mark: float(options_of(mark.row.defense)[names[0]]))
-            path = " ".join(f"{mark.x:g},{mark.y:g}" for mark in walked)
-            yield own[0].series.colour, path
-
-
-def _series_name(mark: Mark) -> str:
-    return mark.series.name
-
-
-def _is_number(mark: Mark, option: str) -> bool:
-    try:
-        float(options_of(mark.row.defense).get(option, ""))
-    except ValueError:
-        return False
-    return True
+    for line in shared.lines([mark.row.defense for mark in marks]):
+        path = " ".join(f"{marks[i].x:g},{marks[i].y:g}" for i in line)
+        yield marks[line[0]].series.colour, path

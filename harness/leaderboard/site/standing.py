@@ -7,20 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from harness.leaderboard.leading import leading
 from harness.leaderboard.numerals import ABSOLUTE
-from harness.leaderboard.view import AttackView, BoardView, CellView, Leak, RowView, TrackView
-
-LAST = 10**6
-"""The rank of what has none."""
-
-
-def in_order(rows: Iterable[RowView], metric: str) -> list[RowView]:
-    """Rows by rank; within a rank the more accurate first; without a number last."""
-
-    def place(row: RowView) -> tuple[int, float, str]:
-        learned = row.accuracy.value if row.accuracy else 0.0
-        return row.rank.get(metric, LAST), -learned, row.defense
-
-    return sorted(rows, key=place)
+from harness.leaderboard.view import BoardView, CellView, Leak, RowView, TrackView
 
 
 def cells_in_order(row: RowView, metric: str) -> list[CellView]:
@@ -79,11 +66,6 @@ def _leaks(track: TrackView) -> Iterable[tuple[str, Leak]]:
             yield from leaks.items()
 
 
-def attacks_in_order(attacks: Iterable[AttackView], metric: str) -> list[AttackView]:
-    """Attacks by rank, those without one last."""
-    return sorted(attacks, key=lambda each: (each.rank.get(metric, LAST), *_key(each)))
-
-
 def all_threat_models(view: BoardView) -> list[str]:
     """All threat models of a board, by name."""
     return threat_models(row for track in view.tracks for row in track.rows)
@@ -104,10 +86,6 @@ def record_path(cell: CellView, record: str) -> str:
     """Where a record lies, from the board's folder: with its submission if it came with one."""
     folder = f"submissions/{cell.origin}/" if cell.origin else ""
     return f"{folder}records/{record}.json"
-
-
-def _key(each: AttackView | CellView) -> tuple[str, str]:
-    return each.attack, each.threat_model
 
 
 def leaks_in_order(leaks: Mapping[str, Leak], metrics: Iterable[str]) -> list[Leak]:

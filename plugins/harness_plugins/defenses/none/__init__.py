@@ -16,6 +16,7 @@ def harness_defenses() -> list[DefenseSpec]:
             reference="the undefended baseline of every paper compared here",
             factory="harness_plugins.defenses.none.encode:NoDefense",
             stage=Stage.ENCODING,
+            protects=False,
             formula="x~_i = x_i,  y~_i = y_i",
             weaknesses=("the release is the private data",),
             example="harness evaluate --defense 'none'",
