@@ -71,7 +71,7 @@ def evaluate(
     if stored:
         return stored
     if cell.reason:
-        return _keep(root, _bare(cell, keys, known, "not_applicable", cell.reason))
+        return _ended(cell, keys, known, root, "not_applicable", cell.reason)
     check_machine(cell.device)
     return _evaluate(cell, keys, known, root, observer or Observer(), owner_key, force)
 
@@ -95,7 +95,7 @@ def conclude(status: Status, error: str, **options: Any) -> RunRecord:
     """The record of a cell that ended before it had a result; it is kept."""
     root, known = cache_root(), registry()
     cell = equip(plan(make_request(**options), known), root)
-    return _keep(root, _bare(cell, Keys(cell, fingerprint(None)), known, status, error))
+    return _ended(cell, Keys(cell, fingerprint(None)), known, root, status, error)
 
 
 def fingerprint(secret: bytes | None) -> str:
@@ -106,10 +106,28 @@ def fingerprint(secret: bytes | None) -> str:
 
 
 def equip(cell: Cell, root: Path) -> Cell:
-    """Fix what depends on this machine: device, threads, and which assets are here."""
-    for resolved in filter(None, (cell.dataset, cell.public, cell.space)):
-        for asset in resolved.spec.assets:
-            locate(asset, root)
+    """Fix what depends on this machine: device, threads, and which assets are here.
+
+    AssetUnavailable where what the cell cannot do without is not.
+    """
+    if lacking := lacks(cell, root):
+        raise AssetUnavailable(lacking)
+    return settle(cell, root)
+
+
+def lacks(cell: Cell, root: Path) -> str:
+    """What a cell cannot do without and is not here, and how to get it; empty if nothing."""
+    try:
+        for resolved in filter(None, (cell.dataset, cell.public, cell.space)):
+            for asset in resolved.spec.assets:
+                locate(asset, root)
+    except AssetUnavailable as error:
+        return str(error)
+    return ""
+
+
+def settle(cell: Cell, root: Path) -> Cell:
+    """As `equip`, of a cell that need not run: its data may be missing."""
     fingerprints = {
         resolved.written: _fingerprint_of(resolved)
         for resolved in filter(None, (cell.dataset, cell.public))
@@ -157,11 +175,11 @@ def _evaluate(
     try:
         return run(context, lambda values: _full(cell, keys, known, values))
     except CellTimedOut as error:
-        return _keep(root, _bare(cell, keys, known, "timeout", str(error)))
+        return _ended(cell, keys, known, root, "timeout", str(error))
     except NotApplicable as error:
-        return _keep(root, _bare(cell, keys, known, "not_applicable", str(error)))
+        return _ended(cell, keys, known, root, "not_applicable", str(error))
     except (CellFailed, PluginError) as error:
-        return _keep(root, _bare(cell, keys, known, "failed", str(error)))
+        return _ended(cell, keys, known, root, "failed", str(error))
 
 
 def _used(
@@ -251,8 +269,12 @@ def _bare_features(cell: Cell) -> list[str]:
     return [defense.name for defense in cell.defenses if defense.spec.trains_alone]
 
 
-def _keep(root: Path, record: RunRecord) -> RunRecord:
-    Records(root).save(record)
+def _ended(
+    cell: Cell, keys: Keys, known: Registry, root: Path, status: str, error: str
+) -> RunRecord:
+    """The record of a cell that ended without a result; it is kept."""
+    record = _bare(cell, keys, known, status, error)
+    Records(root).save_failure(record, keys.record)
     return record
 
 
@@ -277,7 +299,7 @@ def dry_run(
     root = cache_root()
     check_stage(force)
     forced = STAGES[STAGES.index(force) :] if force else ()
-    cell = equip(plan(make_request(**options), registry()), root)
+    cell = settle(plan(make_request(**options), registry()), root)
     keys = Keys(cell, fingerprint(owner_key))
     foreseen = {
         "cell": f"{'+'.join(d.name for d in cell.defenses)} × {cell.attack.name}",
@@ -287,6 +309,8 @@ def dry_run(
     }
     if cell.main is None:
         return {**foreseen, "status": "not_applicable", "reason": cell.reason}
+    if lacking := lacks(cell, root):
+        foreseen["status"] = f"cannot run here: {lacking}"
     beside: dict[str, Any]
     stored = {
         stage: "stored" if _kept(root, stage.partition(" ")[0], key, forced) else "to do"

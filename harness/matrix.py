@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, Protocol
 
-from harness.boards.cells import BoardCell, identity
+from harness.api.errors import AssetUnavailable
+from harness.boards.cells import BoardCell
 from harness.boards.costs import Costs
 from harness.boards.folder import BoardFolder
 from harness.engines.outcome import Outcome
 from harness.engines.queue import Ended, Told, unheard
 from harness.engines.steps import Graph, Task, steps_of
-from harness.evaluation import conclude, equip, fingerprint
+from harness.evaluation import conclude, fingerprint, lacks, settle
 from harness.keys import Keys
 from harness.plan import Cell, plan
 from harness.record import RunRecord, Status, Used
 from harness.registry import Registry, registry
 from harness.selector import Resolved
 from harness.store import Store
-from harness.store.paths import disk_errors
 from harness.store.records import Records
 
 FIXED_COSTS = {"companions": 5.0, "record": 2.0}
 """Seconds of steps that take much the same everywhere."""
 
-State = Literal["done", "failed", "impossible", "missing"]
+State = Literal["done", "failed", "impossible", "missing", "unavailable"]
 
 
 class Engine(Protocol):
@@ -43,9 +44,9 @@ class Foreseen:
     """One cell before anything runs.
 
     `state`: there is a record; its record says that it failed; it cannot be, for the `reason`; it
-    is missing. `instead` is the id of a record that another one would replace. `tasks` are its
-    steps, `stored` those whose output is in the cache, `seconds` what the others will take, None
-    where nothing alike was ever run.
+    is missing; it is, and what it `lacks` is not here either. `instead` is the id of a record that
+    another one would replace. `tasks` are its steps, `stored` those whose output is in the cache,
+    `seconds` what the others will take, None where nothing alike was ever run.
     """
 
     cell: BoardCell
@@ -53,6 +54,7 @@ class Foreseen:
     keys: Keys
     state: State
     reason: str = ""
+    lacks: str = ""
     record: RunRecord | None = None
     instead: str = ""
     tasks: tuple[Task, ...] = ()
@@ -66,36 +68,30 @@ class Foreseen:
 
 
 def foresee(
-    cells: Sequence[BoardCell], root: Path, folder: BoardFolder | None = None
+    cells: Sequence[BoardCell],
+    root: Path,
+    folder: BoardFolder | None = None,
+    past: Iterable[RunRecord] = (),
 ) -> list[Foreseen]:
-    """What there is of cells and what is missing. UsageError for a cell that cannot be asked."""
+    """What there is of cells and what is missing. UsageError for a cell that cannot be asked.
+
+    With a board's folder its own records count: what the cache alone has is still to be put
+    there. Without one it is what this very code left in the cache, a result or a failure. What
+    steps will take is judged by the board's records and the `past` ones.
+    """
     known = registry()
-    kept = folder.answers() if folder else _newest(root)
-    costs = Costs(kept.values())
-    find = partial(_answer, kept, None if folder else Records(root))
+    kept = folder.answers() if folder else {}
+    find = partial(_of_board, kept) if folder else partial(_of_cache, Records(root))
+    costs = Costs([*kept.values(), *past])
     return [_foreseen(cell, known, root, find, costs) for cell in cells]
 
 
-def _newest(root: Path, most: int = 400) -> dict[str, RunRecord]:
-    """By what was asked, the newest records of the cache, where no board keeps any."""
-    records = Records(root)
-    with disk_errors(root):
-        paths = sorted((root / "records").glob("*.json"), key=lambda path: path.stat().st_mtime)
-    found = (records.load(path) for path in paths[-most:])
-    return {identity(r.request): r for r in found if r.seeds.get("owner_key") == fingerprint(None)}
+def _of_board(kept: Mapping[str, RunRecord], cell: BoardCell, _keys: Keys) -> RunRecord | None:
+    return kept.get(cell.identity)
 
 
-def _answer(
-    kept: Mapping[str, RunRecord], cache: Records | None, cell: BoardCell, keys: Keys
-) -> RunRecord | None:
-    """A cell's record: the board's own, for what is in the cache alone is still to be put there.
-
-    Without a board, one in the cache that this very code made, or one that says what failed.
-    """
-    found = kept.get(cell.identity)
-    if cache is None:
-        return found
-    return cache.answer(keys.record) or (found if found and found.status != "ok" else None)
+def _of_cache(cache: Records, _cell: BoardCell, keys: Keys) -> RunRecord | None:
+    return cache.answer(keys.record) or cache.failure(keys.record)
 
 
 def _foreseen(
@@ -105,7 +101,8 @@ def _foreseen(
     find: Callable[[BoardCell, Keys], RunRecord | None],
     costs: Costs,
 ) -> Foreseen:
-    planned = equip(plan(cell.request, known), root)
+    planned = settle(plan(cell.request, known), root)
+    lacking = lacks(planned, root)
     keys = Keys(planned, fingerprint(None))
     tasks = tuple(steps_of(planned, keys, cell.options))
     kept = find(cell, keys)
@@ -117,8 +114,9 @@ def _foreseen(
         cell=cell,
         plan=planned,
         keys=keys,
-        state=_state(planned, kept),
-        reason=planned.reason or (kept.error if kept else None) or "",
+        state=_state(planned, kept, lacking),
+        reason=planned.reason or ((kept.error or "") if kept else lacking),
+        lacks=lacking,
         record=kept,
         instead=instead,
         tasks=tasks,
@@ -127,11 +125,11 @@ def _foreseen(
     )
 
 
-def _state(planned: Cell, kept: RunRecord | None) -> State:
+def _state(planned: Cell, kept: RunRecord | None, lacking: str) -> State:
     if planned.reason or (kept and kept.status == "not_applicable"):
         return "impossible"
     if kept is None:
-        return "missing"
+        return "unavailable" if lacking else "missing"
     return "done" if kept.status == "ok" else "failed"
 
 
@@ -151,16 +149,29 @@ def _cost(task: Task, planned: Cell, costs: Costs) -> float | None:
 def answered_by(planned: Cell, record: RunRecord) -> bool:
     """Whether a record is of this very cell: plugins, versions and options are what they were."""
     pairs = [
-        *zip(planned.defenses, record.defense, strict=False),
+        *zip_longest(planned.defenses, record.defense),
         (planned.attack, record.attack),
         (planned.dataset, record.dataset),
+        (planned.public, record.public),
         (planned.victim, record.victim),
         (planned.space, record.space),
     ]
-    return len(planned.defenses) == len(record.defense) and all(_same(*pair) for pair in pairs)
+    return all(_same(*pair) for pair in pairs) and _same_members(planned, record)
 
 
-def _same(resolved: Resolved, used: Used) -> bool:
+def _same_members(planned: Cell, record: RunRecord) -> bool:
+    """Whether the attacks of a suite are what they were, where it came to an end."""
+    if record.status != "ok":
+        return True
+    there = {name: each.attack for name, each in record.members.items()}
+    return there.keys() == {*planned.members, *planned.excluded} and all(
+        _same(each.attack, there[name]) for name, each in planned.members.items()
+    )
+
+
+def _same(resolved: Resolved | None, used: Used | None) -> bool:
+    if resolved is None or used is None:
+        return resolved is None and used is None
     now = (resolved.name, resolved.spec.version, resolved.config.model_dump(mode="json"))
     return now == (used.name, used.version, used.config)
 
@@ -171,6 +182,13 @@ def to_do(foreseen: Sequence[Foreseen], *, retry: bool = False) -> list[Foreseen
     fresh = [f for f in foreseen if not f.settled]
     wanted = {id(f) for f in (*again, *fresh)}
     return [f for f in foreseen if id(f) in wanted]
+
+
+def check_here(cells: Iterable[Foreseen]) -> None:
+    """AssetUnavailable where one of the cells cannot run here for want of its data."""
+    for each in cells:
+        if each.lacks:
+            raise AssetUnavailable(each.lacks)
 
 
 def costs_of(cells: Iterable[Foreseen]) -> dict[str, float | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from harness.api.errors import IntegrityError, UsageError, nearest
 from harness.boards.cells import identity
 from harness.boards.protocol import FILE, Board, read_board
 from harness.keys import canonical_json, sha256_of
-from harness.store.paths import disk_errors, write_atomically
+from harness.store.paths import disk_errors, holding, listed, write_atomically
 from harness.store.records import Records
 
 if TYPE_CHECKING:
@@ -42,17 +41,11 @@ class BoardFolder:
     @property
     def submissions(self) -> list[Path]:
         """The folders that strangers' submissions lie in, by name."""
-        with disk_errors(self.path):
-            found = (self.path / "submissions").glob("*/submission.toml")
-            return sorted(path.parent for path in found)
+        return holding(self.path / "submissions", "submission.toml")
 
     def kept(self) -> list[RunRecord]:
         """Every record of the board, checked against its id; IntegrityError for one that lies."""
-        return [self.load(path) for path in self._record_files()]
-
-    def _record_files(self) -> Iterator[Path]:
-        with disk_errors(self.path):
-            yield from sorted((self.path / "records").glob("*.json"))
+        return [self.load(path) for path in listed(self.path / "records", ".json")]
 
     def load(self, path: Path) -> RunRecord:
         """One record of the board, checked against its id."""
@@ -89,8 +82,7 @@ class BoardFolder:
 
 def every_board() -> list[BoardFolder]:
     """All boards below `leaderboards`, by name; UsageError where there is none."""
-    with disk_errors(BOARDS):
-        found = sorted(path.parent for path in BOARDS.glob(f"*/{FILE}"))
+    found = holding(BOARDS, FILE)
     if not found:
         raise UsageError(f"There is no board below {BOARDS}/ here: none has a {FILE}.")
     return [BoardFolder(path) for path in found]
@@ -99,8 +91,9 @@ def every_board() -> list[BoardFolder]:
 def find_board(name: str) -> BoardFolder:
     """A board by its name below `leaderboards`, or by its folder."""
     for path in (Path(name), BOARDS / name):
-        if (path / FILE).is_file():
-            return BoardFolder(path)
-    known = [path.parent.name for path in BOARDS.glob(f"*/{FILE}")]
+        with disk_errors(path):
+            if (path / FILE).is_file():
+                return BoardFolder(path)
+    known = [path.name for path in holding(BOARDS, FILE)]
     where = f"below {BOARDS}/ here, nor a folder with a {FILE}"
     raise UsageError(f"There is no board '{name}' {where}.{nearest(name, known)}")

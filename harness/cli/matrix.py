@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from harness.boards.cells import BoardCell
     from harness.boards.folder import BoardFolder
     from harness.matrix import Foreseen
+    from harness.record import RunRecord
 
-GIVEN = ("defense", "attack", "dataset", "seed")
-"""Options that may be given several times, each a grid."""
+GIVEN = {"defense": str, "attack": str, "dataset": str, "seed": int}
+"""Options that may be given several times, each a grid, and what each of them is."""
+WORDS = {str: ("a text", "texts"), int: ("a whole number", "whole numbers")}
+RECENT = 400
+"""So many of the cache's records say what steps take, where no board's do."""
 
 
 def _options(function: Any) -> Any:
@@ -75,20 +79,23 @@ def command(
 
     Releases and trainings are shared. What is stored is not run again; the same command goes on
     where it was stopped. A cell that fails is a record, and is tried again only with --retry.
-    Exits 1 if a cell failed.
+    With --dry-run, each cell's state: missing (with what it takes, or `later` beyond --limit),
+    unavailable (its data is not here), done, failed, or impossible, with the reason. Exits 1 if a
+    cell failed.
     """
-    from harness.matrix import foresee, to_do
+    from harness.matrix import check_here, foresee, to_do
     from harness.store import cache_root
 
     _check_engine(engine, workers, address)
     folder, cells = _cells(board, tracks, config, options)
     root = cache_root()
     shared = cells if folder else _threaded(cells, engine, workers or 1)
-    foreseen = foresee(shared, root, folder)
+    foreseen = foresee(shared, root, folder, [] if folder else _recent(root))
     missing = to_do(foreseen, retry=retry)[:limit]
     if dry_run:
-        print_plan(foreseen, as_json)
+        print_plan(foreseen, missing, as_json)
         return 0
+    check_here(missing)
     from harness.cli.matrix_run import run
 
     silent = quiet or as_json or not sys.stderr.isatty()
@@ -129,8 +136,10 @@ def _of_grids(config: Path | None, given: dict[str, Any]) -> list[BoardCell]:
     from harness.request import read_config
 
     merged = {**(read_config(config) if config else {}), **given}
-    defenses, attacks, datasets, seeds = (_listed(merged.pop(name, ())) for name in GIVEN)
-    return cells_of_grids(defenses, attacks, datasets, seeds, merged)
+    grids = {name: _listed(name, merged.pop(name, ())) for name in GIVEN}
+    return cells_of_grids(
+        grids["defense"], grids["attack"], grids["dataset"], grids["seed"], merged
+    )
 
 
 def _of_board(board: str, tracks: tuple[str, ...]) -> tuple[BoardFolder, list[BoardCell]]:
@@ -150,8 +159,26 @@ def _of_board(board: str, tracks: tuple[str, ...]) -> tuple[BoardFolder, list[Bo
     return folder, [c for c in cells_of(folder.board) if not tracks or c.track in tracks]
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+def _listed(name: str, value: Any) -> tuple[Any, ...]:
+    """One value or several, each of the kind that the option is; UsageError for another."""
+    from harness.api.errors import UsageError
+
+    found = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    for each in found:
+        if type(each) is not GIVEN[name]:
+            one, several = WORDS[GIVEN[name]]
+            raise UsageError(f"{name} is {one}, or a list of {several}, not {each!r}.")
+    return found
+
+
+def _recent(root: Path) -> list[RunRecord]:
+    """What was run last; what among it cannot be read is said, and no more."""
+    from harness.store.records import Records
+
+    found, faults = Records(root).recent(RECENT)
+    for fault in faults:
+        click.echo(f"Left out: {fault}", err=True)
+    return found
 
 
 def _threaded(cells: list[BoardCell], engine: str, workers: int) -> list[BoardCell]:
@@ -166,28 +193,49 @@ def _threaded(cells: list[BoardCell], engine: str, workers: int) -> list[BoardCe
     return [with_threads(cell, share) for cell in cells]
 
 
-def print_plan(foreseen: Sequence[Foreseen], as_json: bool) -> None:
-    """A line for each cell with its cost or the reason why it cannot be, and the sum."""
-    from harness.boards.costs import in_words
+def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_json: bool) -> None:
+    """A line for each cell, and what the `missing` ones, which would run now, will take."""
     from harness.keys import canonical_json
-    from harness.matrix import costs_of, to_do
+    from harness.leaderboard.numerals import counted
 
+    missing = [each for each in missing if each.state != "impossible"]
+    now = {id(each) for each in missing}
     if as_json:
-        click.echo(canonical_json([_as_values(each) for each in foreseen]))
+        click.echo(canonical_json([_as_values(each, id(each) in now) for each in foreseen]))
         return
     for each in foreseen:
-        click.echo(f"{each.state:<10} {_cost_of(each):>8}  {_cell(each)}{_because(each)}")
-    costs = costs_of(to_do(foreseen))
-    known = [cost for cost in costs.values() if cost is not None]
+        cost = _cost_of(each, id(each) in now)
+        click.echo(f"{each.state:<11} {cost:>8}  {_cell(each)}{_because(each)}")
     counts = Counter(each.state for each in foreseen)
     click.echo(", ".join(f"{count} {state}" for state, count in counts.items()))
+    click.echo(f"{counted(len(missing), 'cell')} to run{_in_all(missing)}")
+    if any(each.lacks for each in missing):
+        click.echo("Nothing runs before the data of all of them is here.")
+
+
+def _in_all(missing: Sequence[Foreseen]) -> str:
+    """What cells will take together, where that can be told of most of their steps."""
+    from harness.boards.costs import in_words
+    from harness.leaderboard.numerals import counted
+    from harness.matrix import FIXED_COSTS, costs_of, graph_of
+
+    costs, steps = costs_of(missing), graph_of(missing).tasks
+    if not costs:
+        return ""
+    known = [cost for cost in costs.values() if cost is not None]
     strange = len(costs) - len(known)
-    unknown = f", and {strange} steps whose like was never run" if strange else ""
-    click.echo(f"about {in_words(sum(known))} of one worker's work{unknown}")
+    if not strange:
+        return f": about {in_words(sum(known))} of one worker's work"
+    unknown = f"{counted(strange, 'step')} whose like was never run"
+    judged = sum(steps[n].step not in FIXED_COSTS for n, c in costs.items() if c is not None)
+    if strange >= judged:
+        return f": {counted(len(costs), 'step')}, among them {unknown}, so nobody knows how long"
+    return f": about {in_words(sum(known))} of one worker's work, and {unknown}"
 
 
-def _as_values(each: Foreseen) -> dict[str, Any]:
+def _as_values(each: Foreseen, now: bool) -> dict[str, Any]:
     return {
+        "runs": now,
         "track": each.cell.track,
         "request": each.cell.request.model_dump(mode="json", exclude_defaults=True),
         "state": each.state,
@@ -206,11 +254,13 @@ def _because(each: Foreseen) -> str:
     return f": {each.reason}" if each.reason else ""
 
 
-def _cost_of(each: Foreseen) -> str:
+def _cost_of(each: Foreseen, now: bool) -> str:
     from harness.boards.costs import in_words
 
-    if each.settled or each.state == "impossible":
+    if each.state == "impossible" or (each.settled and not now):
         return ""
+    if not now:
+        return "later"
     if None in each.seconds.values():
         return "?"
     return in_words(sum(cost or 0.0 for cost in each.seconds.values()))
@@ -221,6 +271,7 @@ def _print_results(
 ) -> int:
     from harness.keys import canonical_json
     from harness.leaderboard.brief import brief
+    from harness.leaderboard.numerals import counted
 
     after = [finished.get(each.tasks[-1].id, each) for each in foreseen]
     records = [each.record for each in after if each.record]
@@ -232,5 +283,5 @@ def _print_results(
         click.echo(line)
     left = sum(each.record is None for each in after)
     if left:
-        click.echo(f"{left} cells are still missing: the same command goes on.")
+        click.echo(f"{counted(left, 'cell')} still missing: the same command goes on.")
     return 1 if failed else 0

@@ -68,6 +68,7 @@ def command(
     """
     from harness.boards.folder import find_board
     from harness.cli.matrix import print_plan
+    from harness.matrix import to_do
     from harness.store import cache_root
     from harness.submissions.making import ahead, told, undertake
 
@@ -75,7 +76,8 @@ def command(
         what, find_board(board), cache_root(), kind=kind, tracks=tracks, name=name, out=out
     )
     if dry_run:
-        print_plan(ahead(asked), as_json)
+        foreseen = ahead(asked)
+        print_plan(foreseen, to_do(foreseen, retry=retry), as_json)
         return 0
     said = told(asked, {"paper": paper, "authors": authors, "license": license})
     silent = quiet or as_json or not sys.stderr.isatty()
@@ -93,10 +95,11 @@ def _run(
 ) -> int:
     from harness.cli.matrix_run import run
     from harness.cli.progress import observer
-    from harness.matrix import to_do
+    from harness.matrix import check_here, to_do
     from harness.submissions.making import adopt, ahead, controls, describe
 
     foreseen = ahead(asked)
+    check_here(to_do(foreseen, retry=retry))
     adopt(asked, foreseen)
     describe(asked, said, foreseen, "not run" if asked.chosen.kind == "attack" else "no attack")
     missing = to_do(foreseen, retry=retry)

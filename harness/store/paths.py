@@ -17,22 +17,27 @@ from harness.api.errors import StoreError
 
 ENVIRONMENT = "HARNESS_CACHE"
 ADVICE = {
-    errno.ENOSPC: f"free some space, run `harness cache prune`, or set {ENVIRONMENT} elsewhere",
-    errno.EDQUOT: f"free some space, run `harness cache prune`, or set {ENVIRONMENT} elsewhere",
-    errno.EACCES: f"make it writable or set {ENVIRONMENT} to a folder that is",
-    errno.EPERM: f"make it writable or set {ENVIRONMENT} to a folder that is",
-    errno.EFBIG: f"raise the limit on file sizes (ulimit -f) or set {ENVIRONMENT} elsewhere",
-    errno.EROFS: f"set {ENVIRONMENT} to a folder that can be written",
-    errno.ENOTDIR: f"a file is in the way; remove it or set {ENVIRONMENT} elsewhere",
-    errno.EEXIST: f"a file is in the way; remove it or set {ENVIRONMENT} elsewhere",
+    errno.ENOSPC: "free some space (`harness cache prune` drops what was not used for long)",
+    errno.EDQUOT: "free some space (`harness cache prune` drops what was not used for long)",
+    errno.EACCES: "let this user read and write it",
+    errno.EPERM: "let this user read and write it",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.EROFS: "nothing can be written there",
+    errno.ENOTDIR: "a file is in the way; remove it",
+    errno.EEXIST: "a file is in the way; remove it",
 }
+"""What to do about what the system says."""
+ELSEWHERE = f", or set {ENVIRONMENT} to another folder"
+"""What also helps in the cache, and nowhere else."""
 
 
 def cache_root() -> Path:
     """The folder of everything kept between runs: `$HARNESS_CACHE`, or the user's cache."""
     chosen = os.environ.get(ENVIRONMENT)
-    if chosen:
-        return _usable(Path(chosen))
+    return _usable(Path(chosen)) if chosen else _default()
+
+
+def _default() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("encoding-harness", appauthor=False)
@@ -51,15 +56,51 @@ def _usable(chosen: Path) -> Path:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn the system's refusals into a StoreError that says where and what to do."""
+    """Turn the system's refusals into a StoreError that says where and what to do.
+
+    `path` is what was being read or written; only below the cache is another cache of any help.
+    """
     try:
         yield
     except OSError as error:
         if error.errno is None:
             raise
-        advice = ADVICE.get(error.errno, f"check the disk or set {ENVIRONMENT} elsewhere")
+        advice = ADVICE.get(error.errno, "check the disk")
+        other = ELSEWHERE if _in_cache(path) else ""
         where = error.filename or path
-        raise StoreError(f"{where}: {error.strerror or error}; {advice}.") from error
+        raise StoreError(f"{where}: {error.strerror or error}; {advice}{other}.") from error
+    except RuntimeError as error:  # how Python 3.11 words a loop of links
+        if not str(error).startswith("Symlink loop"):
+            raise
+        raise StoreError(f"{path}: {error}.") from None
+
+
+def _in_cache(path: Path) -> bool:
+    """Whether a path lies in the cache, as far as it is named."""
+    chosen = os.environ.get(ENVIRONMENT)
+    root = Path(os.path.expanduser(chosen)) if chosen else _default()  # noqa: PTH111  never raises
+    return path.absolute().is_relative_to(root.absolute())
+
+
+def listed(folder: Path, ending: str = "") -> list[Path]:
+    """What lies in a folder under names with this ending, by name; nothing where there is none.
+
+    StoreError where the system does not tell: a folder that cannot be read is not an empty one,
+    which is what `Path.glob` takes it for.
+    """
+    with disk_errors(folder):
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if entry.name.endswith(ending)]
+        except FileNotFoundError:
+            return []
+    return [folder / name for name in sorted(names)]
+
+
+def holding(folder: Path, file: str) -> list[Path]:
+    """The folders in a folder that hold this file, by name; StoreError as of `listed`."""
+    with disk_errors(folder):
+        return [path for path in listed(folder) if (path / file).is_file()]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.api.errors import IntegrityError, UsageError
-from harness.store.paths import disk_errors, write_atomically
+from harness.store.paths import disk_errors, listed, write_atomically
 
 if TYPE_CHECKING:
     from harness.record import RunRecord
@@ -36,18 +36,33 @@ class Records:
     def _cell(self, key: str) -> Path:
         return self.root / "cells" / key
 
+    def _failure(self, key: str) -> Path:
+        return self.root / "failures" / key
+
     def save(self, record: RunRecord, cell: str | None = None) -> None:
         """Keep a record; a successful one also answers its cell from now on."""
         write_atomically(self.path(record.id), record.json_text().encode() + b"\n")
         if cell:
             write_atomically(self._cell(cell), record.id.encode())
 
+    def save_failure(self, record: RunRecord, cell: str) -> None:
+        """Keep a record without a result: the cell has no answer, and this says why."""
+        self.save(record)
+        write_atomically(self._failure(cell), record.id.encode())
+
     def answer(self, cell: str) -> RunRecord | None:
         """The record of a cell that has been evaluated before."""
+        return self._named_in(self._cell(cell))
+
+    def failure(self, cell: str) -> RunRecord | None:
+        """The record of how a cell ended without a result, the last time that it did."""
+        return self._named_in(self._failure(cell))
+
+    def _named_in(self, pointer: Path) -> RunRecord | None:
         with disk_errors(self.root):
-            if not self._cell(cell).exists():
+            if not pointer.exists():
                 return None
-            identity = self._cell(cell).read_text(encoding="utf-8", errors="replace")
+            identity = pointer.read_text(encoding="utf-8", errors="replace")
             if not self.path(identity).exists():
                 return None
         return self.load(self.path(identity))
@@ -56,6 +71,20 @@ class Records:
         """Let no record answer a cell: it is evaluated again when asked for."""
         with disk_errors(self.root):
             self._cell(cell).unlink(missing_ok=True)
+            self._failure(cell).unlink(missing_ok=True)
+
+    def recent(self, most: int) -> tuple[list[RunRecord], list[str]]:
+        """The records kept last, and what is wrong with those among them that are none."""
+        with disk_errors(self.root):
+            paths = listed(self.root / "records", ".json")
+            paths.sort(key=lambda path: path.stat().st_mtime)
+        found, faults = [], []
+        for path in paths[-most:]:
+            try:
+                found.append(self.load(path))
+            except IntegrityError as error:
+                faults.append(str(error))
+        return found, faults
 
     def load(self, path: Path) -> RunRecord:
         """Read a record and check it against its id."""
@@ -90,18 +119,14 @@ class Records:
         with disk_errors(Path(text)):
             if (path := Path(text)).is_file():
                 return self.load(path)
-        matches = sorted((self.root / "records").glob(f"{_literal(text)}*.json"))
+        beginning = text.replace("/", "_")
+        found = listed(self.root / "records", ".json")
+        matches = [path for path in found if path.name.startswith(beginning)]
         if len(matches) == 1:
             return self.load(matches[0])
         if matches:
             raise UsageError(f"'{text}' is the beginning of {len(matches)} records; write more.")
         raise UsageError(f"There is no record '{text}': give a file, or an id as evaluate prints.")
-
-
-def _literal(text: str) -> str:
-    from glob import escape
-
-    return escape(text.replace("/", "_"))
 
 
 def _first_line(error: Exception) -> str:

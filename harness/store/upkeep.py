@@ -12,7 +12,7 @@ from harness.api.errors import IntegrityError
 from harness.store.artifacts import FACTS, Store
 from harness.store.features import FOLDER as FEATURES
 from harness.store.features import damaged
-from harness.store.paths import cache_root, disk_errors
+from harness.store.paths import cache_root, disk_errors, holding, listed
 from harness.store.records import Records
 
 DAY = 86_400.0
@@ -26,7 +26,7 @@ def summary() -> dict[str, Any]:
         for folder in _artifact_folders(root):
             count, size = stages.get(folder.parent.name, (0, 0))
             stages[folder.parent.name] = (count + 1, size + _bytes(folder))
-        records = len(list((root / "records").glob("*.json")))
+        records = len(listed(root / "records", ".json"))
         assets, features = _bytes(root / "assets"), _bytes(root / FEATURES)
     return {
         "root": str(root),
@@ -38,12 +38,12 @@ def summary() -> dict[str, Any]:
 
 
 def _artifact_folders(root: Path) -> Iterator[Path]:
-    for path in sorted((root / "artifacts").glob(f"*/*/{FACTS}")):
-        yield path.parent
+    for stage in listed(root / "artifacts"):
+        yield from holding(stage, FACTS)
 
 
 def _feature_folders(root: Path) -> list[Path]:
-    return sorted(path for path in (root / FEATURES).glob("*") if path.is_dir())
+    return [path for path in listed(root / FEATURES) if path.is_dir()]
 
 
 def _bytes(folder: Path) -> int:
@@ -67,7 +67,7 @@ def prune(days: float) -> tuple[int, int]:
             if folder.stat().st_mtime <= horizon:
                 count, size = count + 1, size + _bytes(folder)
                 shutil.rmtree(folder)
-        for left in (root / "tmp").glob("*"):
+        for left in listed(root / "tmp"):
             if left.stat().st_mtime <= min(horizon, time.time() - DAY):
                 shutil.rmtree(left, ignore_errors=True)
     return count, size
@@ -89,7 +89,7 @@ def verify(*, remove: bool) -> list[str]:
             faults.append(f"{folder}: {spoilt} rows of features do not have their hash")
             if remove:
                 shutil.rmtree(folder)
-    for path in sorted((root / "records").glob("*.json")):
+    for path in listed(root / "records", ".json"):
         try:
             Records(root).load(path)
         except IntegrityError as error:

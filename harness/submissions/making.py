@@ -15,7 +15,7 @@ from harness.boards.protocol import NAME
 from harness.control import ControlReport, run_controls
 from harness.engines.observer import Observer
 from harness.keys import plugin_source
-from harness.matrix import Foreseen, foresee
+from harness.matrix import Foreseen, State, foresee
 from harness.record import RunRecord, Used
 from harness.registry import registry
 from harness.request import PresetName, make_request
@@ -132,7 +132,8 @@ def _checked(asked: Undertaking, each: Foreseen) -> Foreseen:
     record = each.record
     if record is None or (_same_code(asked, record) and asked.folder.obtainable(record)):
         return each
-    return replace(each, record=None, state="missing", instead=record.id)
+    state: State = "unavailable" if each.lacks else "missing"
+    return replace(each, record=None, state=state, reason=each.lacks, instead=record.id)
 
 
 def _same_code(asked: Undertaking, record: RunRecord) -> bool:

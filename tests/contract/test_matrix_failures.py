@@ -66,6 +66,9 @@ def test_failures_are_tried_again_only_when_asked(ran: Ran, rogue_machine: Machi
     shown = rogue_machine.harness(*matrix("--dry-run"))
     states = [cell["state"] for cell in shown.json]
     assert states == ["done", *["failed"] * 5]
+    assert not any(cell["runs"] for cell in shown.json)
+    shown = rogue_machine.harness(*matrix("--dry-run", "--retry", "--limit", "2"))
+    assert [cell["runs"] for cell in shown.json] == [False, True, True, False, False, False]
     again = rogue_machine.harness(*matrix("--workers", "2"))
     assert (again.code, again.out) == (1, ran.out)
     retried = rogue_machine.harness(*matrix("--workers", "2", "--retry", "--limit", "1"))
@@ -84,5 +87,5 @@ def test_what_is_no_cell_s_own_fault_stops_the_run(rogue_machine: Machine, tmp_p
     stopped = broken.harness(*matrix("--workers", "2"))
     assert (stopped.code, stopped.out) == (2, "")
     assert stopped.err.startswith("Error: ")
-    assert "set HARNESS_CACHE elsewhere" in stopped.err
+    assert "set HARNESS_CACHE to another folder" in stopped.err
     assert not (tmp_path / "records").exists()

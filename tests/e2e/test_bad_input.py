@@ -155,7 +155,7 @@ def test_a_file_where_the_cache_should_be(tmp_path: Path) -> None:
     cache.write_text("in the way")
     message = complaint(harness(*PRIVACY, cache=cache), 2)
     assert str(cache) in message
-    assert "a file is in the way; remove it or set HARNESS_CACHE elsewhere" in message
+    assert "a file is in the way; remove it, or set HARNESS_CACHE to another folder" in message
     cache.unlink()
     record(*PRIVACY, cache=cache)
 
@@ -189,7 +189,7 @@ def unwritable(tmp_path: Path) -> Path:
 def test_a_cache_that_cannot_be_written(tmp_path: Path, unwritable: Path) -> None:
     message = complaint(harness(*PRIVACY, cache=unwritable), 2)
     assert str(unwritable) in message
-    assert "set HARNESS_CACHE to a folder that" in message
+    assert "set HARNESS_CACHE to another folder" in message
     assert harness("doctor", cache=unwritable).returncode == 1
     record(*PRIVACY, cache=tmp_path / "elsewhere")
 

@@ -90,6 +90,7 @@ def test_a_dry_run_counts_and_runs_nothing(board: Path, tmp_path: Path) -> None:
         ((), "Name a board with --board, or at least one --defense and one --attack."),
         (("--defense", "mixup"), "at least one --defense and one --attack"),
         (("--board", "nowhere"), "There is no board 'nowhere' below leaderboards/"),
+        (("--board", 300 * "a"), "File name too long"),
         (("--board", "BOARD", "--seed", "1"), "--seed cannot go with --board"),
         (("--board", "BOARD", "--threads", "1"), "--threads cannot go with --board"),
         (("--board", "BOARD", "--config", "x.toml"), "--config cannot go with --board"),
@@ -111,8 +112,53 @@ def test_what_cannot_be_asked(
     assert message in complaint(done, 2)
 
 
-def test_a_corrupt_record_is_named(tmp_path: Path) -> None:
+def test_a_stray_record_is_named_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "abc.json").write_text("{}", encoding="utf-8")
-    done = harness("matrix", "--defense", "mixup", "--attack", "lmmse", cache=tmp_path)
-    assert "abc.json is not a record" in complaint(done, 3)
+    done = harness("matrix", *GRID, "--dry-run", cache=tmp_path)
+    assert (done.returncode, "4 missing" in done.stdout) == (0, True)
+    assert "abc.json is not a record" in done.stderr
+
+
+GRID = ("--defense", "mixup[k=2|4]", "--attack", "identity", "--attack", "nearest")
+
+
+def test_a_dry_run_shows_what_this_command_would_run(tmp_path: Path) -> None:
+    cells = plan(*GRID, "--limit", "3", cache=tmp_path)
+    assert [cell["runs"] for cell in cells] == [True, True, True, False]
+    lines = succeed("matrix", *GRID, "--limit", "1", "--dry-run", cache=tmp_path).splitlines()
+    assert ["later" in line for line in lines[:4]] == [False, True, True, True]
+    assert "1 cell to run: 6 steps, among them 4 steps whose like was never run" in lines[-1]
+
+
+def test_without_its_data_a_cell_is_shown_and_not_run(tmp_path: Path) -> None:
+    """A fresh cache has no CIFAR-10."""
+    grid = (*GRID, "--dataset", "cifar10", "--dataset", "fashion-mini")
+    cells = plan(*grid, cache=tmp_path)
+    assert [cell["state"] for cell in cells] == ["unavailable"] * 4 + ["missing"] * 4
+    assert "harness assets fetch cifar10" in cells[0]["reason"]
+    done = harness("matrix", *grid, cache=tmp_path)
+    assert "harness assets fetch cifar10" in complaint(done, 2)
+    assert not (tmp_path / "artifacts").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("defense = 3", "defense is a text, or a list of texts, not 3"),
+        ("defense = { a = 1 }", "defense is a text, or a list of texts, not {'a': 1}"),
+        ('attack = [["lmmse"]]', "attack is a text, or a list of texts, not ['lmmse']"),
+        ("dataset = 2001-01-01", "dataset is a text"),
+        ('seed = ["a"]', "seed is a whole number, or a list of whole numbers, not 'a'"),
+        ("seed = true", "seed is a whole number"),
+        ("threads = { a = 1 }", "threads: "),
+    ],
+)
+def test_a_file_of_options_has_values_of_their_kinds(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    config = tmp_path / "grid.toml"
+    config.write_text(line + "\n", encoding="utf-8")
+    given = ("--config", str(config), "--dry-run")
+    asked = [o for name in ("defense", "attack") if name not in line for o in (f"--{name}", "none")]
+    assert message in complaint(harness("matrix", *asked, *given, cache=tmp_path), 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,27 @@ def test_a_cell_is_answered_by_its_own_record_alone(tmp_path: Path) -> None:
         records.answer("cell")
     records.path(record.id).unlink()
     assert records.answer("cell") is None
+
+
+def test_a_failure_is_found_by_its_cell_and_answers_nothing(tmp_path: Path) -> None:
+    records, failed = Records(tmp_path), made(status="failed", error="no luck")
+    records.save_failure(failed, "cell")
+    assert (records.answer("cell"), records.failure("cell")) == (None, failed)
+    assert records.failure("another") is None
+    records.forget("cell")
+    assert records.failure("cell") is None
+
+
+def test_of_recent_records_one_that_is_corrupt_is_named_and_left_out(tmp_path: Path) -> None:
+    records, kept = Records(tmp_path), [made(seeds={"seed": seed}) for seed in range(3)]
+    for age, record in enumerate(kept):
+        records.save(record)
+        os.utime(records.path(record.id), (100 - age, 100 - age))
+    (tmp_path / "records" / "abc.json").write_text("{}", encoding="utf-8")
+    found, faults = records.recent(3)
+    assert found == [kept[1], kept[0]]
+    assert len(faults) == 1
+    assert "abc.json is not a record" in faults[0]
 
 
 def test_a_record_from_before_an_option_existed_is_still_genuine(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from harness.api import IntegrityError
 from harness.api.errors import StoreError
 from harness.store import Artifact, Store, cache_root
-from harness.store.paths import disk_errors, scratch_folder, write_atomically
+from harness.store.paths import disk_errors, holding, listed, scratch_folder, write_atomically
 
 
 def artifact(value: float = 1.0) -> Artifact:
@@ -63,9 +63,9 @@ def test_a_scratch_folder_is_gone_whatever_happens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "advice"),
     [
-        (errno.ENOSPC, "free some space, run `harness cache prune`"),
-        (errno.EACCES, "make it writable"),
-        (errno.EROFS, "set HARNESS_CACHE to a folder that can be written"),
+        (errno.ENOSPC, "free some space \\(`harness cache prune`"),
+        (errno.EACCES, "let this user read and write it"),
+        (errno.EROFS, "nothing can be written there"),
         (errno.ENOTDIR, "a file is in the way"),
         (errno.EFBIG, "raise the limit on file sizes"),
         (errno.EIO, "check the disk"),
@@ -74,6 +74,43 @@ def test_a_scratch_folder_is_gone_whatever_happens(tmp_path: Path) -> None:
 def test_what_the_system_refuses_is_said_with_advice(number: int, advice: str) -> None:
     with pytest.raises(StoreError, match=f"^/there: .*; {advice}"), disk_errors(Path("/there")):
         raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("path", "helps"),
+    [("cache", True), ("cache/records", True), ("leaderboards/fashion-v1", False), ("", False)],
+)
+def test_another_cache_is_advised_where_it_is_of_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, helps: bool
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(StoreError) as told, disk_errors(tmp_path / path):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    assert ("set HARNESS_CACHE" in str(told.value)) is helps
+
+
+@pytest.mark.core
+def test_what_cannot_be_listed_is_not_empty(tmp_path: Path) -> None:
+    """Root reads everything, so that the refusals here are others than of permission."""
+    assert listed(tmp_path / "nowhere") == []
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, reason in (("file", "Not a directory"), ("loop", "symbolic links")):
+        with pytest.raises(StoreError, match=f"{name}: .*{reason}"):
+            listed(tmp_path / name)
+        with pytest.raises(StoreError, match=f"{name}: .*{reason}"):
+            holding(tmp_path / name, "board.toml")
+
+
+@pytest.mark.core
+def test_what_is_listed_has_its_ending_and_order(tmp_path: Path) -> None:
+    for name in ("b.json", "a.json", "c.txt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in listed(tmp_path, ".json")] == ["a.json", "b.json"]
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "board.toml").touch()
+    assert holding(tmp_path, "board.toml") == [tmp_path / "board"]
 
 
 @pytest.mark.core
