@@ -35,6 +35,8 @@ IDENTIFICATION = tuple(
     name.removesuffix("_ci") for name in Identification.model_fields if name.endswith("_ci")
 )
 """What a control may ask of an identification, as `identification.top1`."""
+ERRORS = frozenset({"weight_error", "share_error", "squared_error"})
+"""Findings of which less leaks more; of all others more does."""
 Direction = Literal["higher", "lower"]
 Outcome = Literal[Status, "unavailable"]
 """How a control's cell ended; `unavailable`: this machine lacks its data or a plugin."""
@@ -98,6 +100,14 @@ class ControlReport(BaseModel):
     def conclusive(self) -> bool:
         """Whether every control could run here; otherwise it says nothing of the attack."""
         return all(result.status != "unavailable" for result in self.results)
+
+
+def direction(metric: str) -> Direction:
+    """In which direction what a control asks for leaks more."""
+    known: dict[str, Direction] = {
+        spec.name: spec.leaks_more for spec in registry().specs("metrics")
+    }
+    return known.get(metric.removesuffix(ABSOLUTE), "lower" if metric in ERRORS else "higher")
 
 
 def run_controls(

@@ -19,7 +19,7 @@ from harness.api.errors import (
     PluginError,
     UsageError,
 )
-from harness.api.knowledge import ReleaseKind
+from harness.api.knowledge import ReleaseKind, ThreatModel
 from harness.api.plugins import Config
 from harness.assets.lookup import locate
 from harness.checks import Flag
@@ -243,13 +243,7 @@ def _full(cell: Cell, keys: Keys, known: Registry, values: dict[str, Any]) -> Ru
 
 def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
     """Flags that follow from what was asked."""
-    flags = (QUICK_FLAG,) if cell.request.preset == "quick" else ()
-    if not cell.threat_model.ranked:
-        message = f"the threat model '{cell.threat_model.name}' hands the attack the truth"
-        flags = (*flags, Flag(name="unranked", message=message))
-    own = cell.attack.config
-    if isinstance(own, Config) and own.unranked():
-        flags = (*flags, Flag(name="unranked", message=own.unranked()))
+    flags = uncounted(cell.request.preset, cell.threat_model, cell.attack)
     for name in _bare_features(cell):
         message = f"'{name}' speaks for the trained weights, not for features h(x) that leave"
         flags = (*flags, Flag(name="beyond_the_guarantee", message=message))
@@ -259,6 +253,18 @@ def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
             "labels were drawn at random and class means tell nothing"
         )
         flags = (*flags, Flag(name="foreign_public", message=message))
+    return flags
+
+
+def uncounted(preset: str, threat_model: ThreatModel, attack: Resolved) -> tuple[Flag, ...]:
+    """Why a result does not count, whatever it says: a quick look, or an attacker who is told."""
+    flags = (QUICK_FLAG,) if preset == "quick" else ()
+    if not threat_model.ranked:
+        message = f"the threat model '{threat_model.name}' hands the attack the truth"
+        flags = (*flags, Flag(name="unranked", message=message))
+    own = attack.config
+    if isinstance(own, Config) and own.unranked():
+        flags = (*flags, Flag(name="unranked", message=own.unranked()))
     return flags
 
 

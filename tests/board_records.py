@@ -9,9 +9,10 @@ import numpy as np
 
 from harness.boards.protocol import Board
 from harness.checks import Flag
-from harness.control import ControlReport
-from harness.leaderboard.material import Kept, Material
+from harness.control import ControlReport, ControlResult
+from harness.leaderboard.material import Kept, Material, Reported
 from harness.record import RunRecord, Used
+from harness.registry import registry
 from harness.request import make_request
 from harness.rng import KeyedStream, board_key
 from harness.scoring.by_image import by_image
@@ -152,6 +153,22 @@ def passed(attack: str, passes: bool = True) -> ControlReport:
     ).sealed()
 
 
+def reached(attack: str, value: float = 99.0) -> tuple[ControlResult, ...]:
+    """What became of the controls that an attack declares, each of them so many decibels."""
+    return tuple(
+        ControlResult(
+            control=control,
+            reached=value,
+            ci=(value - 1, value + 1),
+            leaks_more="higher",
+            unit="dB",
+            passed=value >= control.at_least,
+            status="ok",
+        )
+        for control in registry().attack(attack).controls
+    )
+
+
 def material(of: Board, *records: RunRecord, controls: Sequence[ControlReport] = ()) -> Material:
     """What a board's folder would hold."""
-    return Material(of, tuple(map(Kept, records)), tuple(controls))
+    return Material(of, tuple(map(Kept, records)), tuple(map(Reported, controls)))

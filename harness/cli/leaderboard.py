@@ -33,16 +33,15 @@ def command() -> None:
 def build(boards: tuple[str, ...], as_json: bool) -> None:
     """Write README.md, leaderboard.csv, index.html and the picture of boards.
 
-    Without a name: of every board below leaderboards/, and the index over them. What is right
-    already is left alone.
+    Without a name: of every board below leaderboards/. The index over them follows either way.
+    What is right already is left alone.
     """
     from harness.keys import canonical_json
-    from harness.leaderboard.publishing import files_of, index_of, write
+    from harness.leaderboard.publishing import files_of, write
 
     views = [(folder.path, _view(folder)) for folder in _folders(boards)]
     written = [path for place, view in views for path in write(place, files_of(view))]
-    if not boards:
-        written += write(_root(), index_of([view for _, view in views]))
+    written += _indexed(views)
     if as_json:
         click.echo(canonical_json({"written": [str(path) for path in written]}))
         return
@@ -50,6 +49,19 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"wrote {path}")
     for _, view in views:
         click.echo(f"{view.name}: {_summary(view)}")
+
+
+def _indexed(built: Sequence[tuple[Path, BoardView]]) -> list[Path]:
+    """Write the index over all boards below leaderboards/, if one of these lies there."""
+    from harness.boards.folder import every_board
+    from harness.leaderboard.publishing import index_of, write
+
+    known = {path.resolve(): view for path, view in built}
+    root = _root().resolve()
+    if root not in {path.parent for path in known}:
+        return []
+    views = [known.get(each.path.resolve()) or _view(each) for each in every_board()]
+    return write(_root(), index_of(views))
 
 
 def _folders(boards: tuple[str, ...]) -> list[BoardFolder]:

@@ -16,8 +16,8 @@ from harness.leaderboard.trust import Controls
 from harness.leaderboard.view import AttackView, Number
 
 if TYPE_CHECKING:
+    from harness.leaderboard.material import Kept
     from harness.leaderboard.rows import Shown
-    from harness.record import Used
 
 Attacker = tuple[str, str]
 """An attack as written, and its threat model."""
@@ -30,7 +30,7 @@ class Met:
     attack: str
     threat_model: str
     cells: int = 0
-    used: list[Used] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     gains: dict[str, dict[str, Number]] = field(default_factory=dict)
 
 
@@ -49,7 +49,7 @@ def attack_views(
             rank={m: ranks[key] for m, ranks in ranks_of.items() if key in ranks},
             cells=each.cells,
             strongest_of=nearest[each.attack],
-            control=controls.of(each.used),
+            control=controls.of(each.kept),
         )
         for key, each in met.items()
     ]
@@ -70,7 +70,7 @@ def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[Attacker, Met]:
                 continue
             key = (cell.attack, cell.threat_model)
             met = found.setdefault(key, Met(*key))
-            met.used += [record.attack for record in group.records]
+            met.kept += group.kept
             if not row.view.protected:
                 continue
             met.cells += 1

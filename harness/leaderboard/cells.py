@@ -48,7 +48,8 @@ def cell_view(group: Group, standing: Standing) -> CellView:
         ),
         seconds=_seconds(group.ok),
         commit=str(first.code.get("commit", "")) if first else "",
-        origin=group.origin,
+        origin=group.origin or next((kept.origin for kept in group.kept), ""),
+        homes={kept.record.id: kept.origin for kept in group.kept if kept.origin},
     )
 
 

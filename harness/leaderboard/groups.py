@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from harness.submissions.description import Submission
 
 
+LOST = ("failed", "timeout")
+"""How a cell ends that should have had a result."""
+
+
 @dataclass(frozen=True)
 class Group:
     """One defense against one attack in one track: a record for each seed, None where missing.
@@ -47,6 +51,12 @@ class Group:
     def records(self) -> list[RunRecord]:
         """The records there are, by seed."""
         return [kept.record for kept in self.kept]
+
+    @property
+    def unproven(self) -> bool:
+        """Whether a result is absent or left out that should be there, but for missing seeds."""
+        doubtful = any(kept.unproven for kept in self.kept)
+        return doubtful or (not self.ok and any(r.status in LOST for r in self.records))
 
     @property
     def ok(self) -> list[RunRecord]:

@@ -22,12 +22,22 @@ class Kept:
     """A record of a board.
 
     `origin` is the submission it came with, `gallery` where its picture lies below the board's
-    folder; empty and None where there is none.
+    folder; empty and None where there is none. `unproven`: it says that its cell cannot be, or
+    does not count, and what was asked does not say so.
     """
 
     record: RunRecord
     origin: str = ""
     gallery: str | None = None
+    unproven: bool = False
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A report on positive controls: the board's own, or of the submission `origin`."""
+
+    report: ControlReport
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class Material:
 
     board: Board
     kept: tuple[Kept, ...]
-    controls: tuple[ControlReport, ...] = ()
+    controls: tuple[Reported, ...] = ()
     submissions: tuple[Submission, ...] = ()
 
 
@@ -44,16 +54,15 @@ def gathered(folder: BoardFolder) -> Material:
     """Read a board's folder; IntegrityError for a file that is not what its name says."""
     from harness.submissions.folder import SubmissionFolder
 
-    strangers = [SubmissionFolder(path) for path in folder.submissions]
     kept = [_kept(folder.path, record) for record in folder.kept()]
-    for each in strangers:
-        kept += [_kept(folder.path, record, each.path.name) for record in each.kept()]
-    return Material(
-        board=folder.board,
-        kept=tuple(kept),
-        controls=tuple(r for each in (folder, *strangers) for r in _reports(each.controls)),
-        submissions=tuple(_described(each.path, each.description, folder) for each in strangers),
-    )
+    controls = [Reported(report) for report in _reports(folder.controls)]
+    submissions = []
+    for each in map(SubmissionFolder, folder.submissions):
+        told = _described(each.path, each.description, folder)
+        submissions.append(told)
+        kept += [_kept(folder.path, record, told.name) for record in each.kept()]
+        controls += _handed_in(each.controls, told)
+    return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
 
 def _described(path: Path, told: Submission, folder: BoardFolder) -> Submission:
@@ -75,7 +84,31 @@ def _kept(board: Path, record: RunRecord, origin: str = "") -> Kept:
     picture = below / "galleries" / f"{record.id}.png"
     with disk_errors(board):
         there = (board / picture).is_file()
-    return Kept(record, origin, picture.as_posix() if there else None)
+    shown = picture.as_posix() if there else None
+    return Kept(record, origin, shown, unproven=unproven(record, origin))
+
+
+def unproven(record: RunRecord, origin: str) -> bool:
+    """Whether a record has no result that counts, for no reason that follows from what was asked.
+
+    A stranger's plugins are installed here or not; what a board shows must not depend on that.
+    """
+    from harness.registry import OWN_DISTRIBUTION
+    from harness.submissions.asked import of_counting, ruled_out
+
+    if record.status != "not_applicable":
+        return any(of_counting(record))
+    strange = {used.distribution for used in (*record.defense, record.attack)} - {OWN_DISTRIBUTION}
+    return bool(origin and strange) or not ruled_out(record)
+
+
+def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
+    """A submission's reports on the attack that it hands in; others count for nothing."""
+    from harness.submissions.membership import hands_in
+
+    for report in _reports(folder):
+        if hands_in(told, report.attack):
+            yield Reported(report, told.name)
 
 
 def _reports(folder: Path) -> Iterator[ControlReport]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.leaderboard.build import board_view
-from harness.leaderboard.checking import faults_of
 from harness.leaderboard.material import gathered
 from harness.leaderboard.publishing import differing, files_of, index_of
 
 if TYPE_CHECKING:
     from harness.boards.folder import BoardFolder
     from harness.leaderboard.view import BoardView
+    from harness.submissions.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,29 @@ class Report:
 
 def checked(folder: BoardFolder) -> tuple[Report, BoardView]:
     """One board: its records, and whether its files are what they give."""
-    material = gathered(folder)
-    view = board_view(material)
-    faults = faults_of(material) + _stale(folder.path, differing(folder.path, files_of(view)))
+    view = board_view(gathered(folder))
+    faults = broken(folder) + _stale(folder.path, differing(folder.path, files_of(view)))
     return Report(view.name, view.records, view.missing, tuple(faults)), view
 
 
 def checked_index(root: Path, views: Sequence[BoardView]) -> Report:
     """The table and the page over all boards."""
     return Report(str(root), 0, 0, tuple(_stale(root, differing(root, index_of(views)))))
+
+
+def broken(folder: BoardFolder) -> list[str]:
+    """What verifying finds broken, of the board and of all that was submitted to it."""
+    from harness.store import cache_root
+    from harness.submissions.verification import Verifier
+
+    with Verifier(cache_root(), judge=False) as verifier:
+        found = [each for each in verifier.verify(str(folder.path)) if each.outcome == "broken"]
+    return [f"{each.what} {_named(each)}: {note}" for each in found for note in each.notes]
+
+
+def _named(found: Verdict) -> str:
+    name = Path(found.path).stem
+    return f"{name[:12]} ({found.title})" if found.what == "record" else name
 
 
 def _stale(folder: Path, names: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ class Shown:
 
 def row_view(line: Line, cases: Sequence[Case], sure: Intervals, controls: Controls) -> RowView:
     """A row without its rank."""
-    standing = [controls.of(r.attack for r in group.records) for group in line.groups]
+    standing = [controls.of(group.kept) for group in line.groups]
     pairs = zip(line.groups, standing, strict=True)
     cells = [cell_view(group, state) for group, state in pairs]
     leaked = leaks(cases, sure)

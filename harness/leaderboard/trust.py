@@ -10,8 +10,8 @@ from harness.keys import canonical_json
 from harness.leaderboard.view import Notice, Standing
 
 if TYPE_CHECKING:
-    from harness.control import ControlReport
     from harness.leaderboard.groups import Group, Line
+    from harness.leaderboard.material import Kept, Reported
     from harness.leaderboard.view import CellView, Leak
     from harness.record import Used
 
@@ -33,24 +33,39 @@ CERTAIN = 0.99
 
 
 class Controls:
-    """What became of attacks' positive controls, by what was run: name, version and config."""
+    """What became of attacks' positive controls: the board's reports, then those handed in.
 
-    def __init__(self, reports: Iterable[ControlReport]) -> None:
-        self._passed: dict[str, bool] = {}
-        for report in sorted(reports, key=lambda report: report.created):
-            self._passed[_name(report.attack)] = report.passed
+    A submission's report speaks for records that came with it, of an attack of that very source,
+    and only where the board has no report of its own.
+    """
 
-    def of(self, attacks: Iterable[Used]) -> Standing:
+    def __init__(self, reports: Iterable[Reported]) -> None:
+        self._passed: dict[tuple[str, str], bool] = {}
+        for each in reports:
+            key = (each.origin, _name(each.report.attack, exactly=bool(each.origin)))
+            self._passed[key] = each.report.passed and self._passed.get(key, True)
+
+    def of(self, kept: Iterable[Kept]) -> Standing:
         """Of one attack in several records: passed only where each of them was."""
-        found = {self._passed.get(_name(used)) for used in attacks}
+        found = {self._of(each) for each in kept}
         if False in found:
             return "failed"
         return "passed" if found == {True} else "not run"
 
+    def _of(self, kept: Kept) -> bool | None:
+        used = kept.record.attack
+        own = self._passed.get(("", _name(used)))
+        if own is not None or not kept.origin:
+            return own
+        return self._passed.get((kept.origin, _name(used, exactly=True)))
 
-def _name(used: Used) -> str:
-    values: dict[str, Any] = {"name": used.name, "version": used.version, "config": used.config}
-    return canonical_json(values)
+
+def _name(used: Used, *, exactly: bool = False) -> str:
+    """An attack by name, version, distribution and options; `exactly` also by its source."""
+    values: dict[str, Any] = used.model_dump(
+        mode="json", include={"name", "version", "distribution", "config"}
+    )
+    return canonical_json(values | ({"source": used.source_sha256} if exactly else {}))
 
 
 def speaking_against(flags: Iterable[Notice]) -> list[Notice]:
@@ -61,7 +76,7 @@ def speaking_against(flags: Iterable[Notice]) -> list[Notice]:
 def flags_of(group: Group) -> list[Notice]:
     """The flags of all seeds, each once, and one for seeds that came to nothing."""
     found = {flag.name: flag.message for r in reversed(group.records) for flag in r.flags}
-    lost = [r for r in group.records if r.status in ("failed", "timeout")]
+    lost = [record for record in group.records if record.status != "ok"]
     if lost and group.ok:
         seeds = ", ".join(str(record.request.seed) for record in lost)
         found["seed_failed"] = f"no result on seed {seeds}: {lost[0].error}"
@@ -78,13 +93,14 @@ def row_flags(
 
     What speaks against a stranger's attack is held against it alone, not against every row it met.
     """
-    own = [cell.origin in ("", line.origin) for cell in cells]
+    own = [group.origin in ("", line.origin) for group in line.groups]
+    unproven = [group.unproven for group in compress(line.groups, own)]
     cells = list(compress(cells, own))
     return [
         *_of_cells(cells),
         *_only_weak(cells),
         *_uncontrolled(cells, list(compress(standing, own))),
-        *_incomplete(cells),
+        *_incomplete(cells, unproven),
         *_identified_only(line.groups, leaks),
     ]
 
@@ -127,8 +143,13 @@ def _uncontrolled(cells: Iterable[CellView], standing: Sequence[Standing]) -> li
     return found
 
 
-def _incomplete(cells: Sequence[CellView]) -> list[Notice]:
-    lost = [c.attack for c in cells if c.status in ("failed", "timeout", "missing")]
+def _incomplete(cells: Sequence[CellView], unproven: Sequence[bool]) -> list[Notice]:
+    """Cells without a result that counts, but for those of which what was asked says why."""
+    lost = [
+        cell.attack
+        for cell, doubtful in zip(cells, unproven, strict=True)
+        if doubtful or cell.status in ("failed", "timeout", "missing")
+    ]
     if not lost:
         return []
     message = f"{len(lost)} of {len(cells)} attacks have no result: {', '.join(lost)}"

@@ -56,7 +56,8 @@ class CellView(_Seen):
     `findings` are sentences on what it found out besides images. `verified` is whether the
     attack's positive control passed and no flag speaks against the cell. `gallery` is a path
     relative to the board's folder. `commands` evaluate it anew, one for each seed. `origin` is the
-    submission it comes from, if from one.
+    submission it comes from, if from one; `homes` says by id of those records that came with a
+    submission which one that is.
     """
 
     attack: str
@@ -75,6 +76,7 @@ class CellView(_Seen):
     seconds: float | None = None
     commit: str = ""
     origin: str = ""
+    homes: dict[str, str] = {}
 
 
 class RowView(_Seen):

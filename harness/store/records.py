@@ -100,7 +100,7 @@ class Records:
             canonical_json(values).encode()  # no NaN and no lone surrogate, wherever they stand
             record, identity = parse_record(values), fingerprint(values)
         except (*MALFORMED, ValidationError) as error:
-            raise self._broken(path, f"is not a record: {_first_line(error)}") from None
+            raise self._broken(path, f"is not a record: {_first_fault(error)}") from None
         if identity != record.id or self._misnamed(path, record):
             raise self._broken(path, "has been changed: its contents do not match its id")
         return record
@@ -129,5 +129,12 @@ class Records:
         raise UsageError(f"There is no record '{text}': give a file, or an id as evaluate prints.")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _first_fault(error: Exception) -> str:
+    """The first wrong field and what is wrong with it; else the first line of the message."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error).partition("\n")[0]
+    first, *more = error.errors(include_url=False, include_context=False, include_input=False)
+    field = ".".join(map(str, first["loc"]))
+    return f"{field}: {first['msg']}" + (f" (and {len(more)} more)" if more else "")

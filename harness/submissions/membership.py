@@ -7,22 +7,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.api.errors import IntegrityError
+from harness.api.errors import IntegrityError, UsageError
 from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
 from harness.challenge.files import refusals, sha256_of_file
-from harness.control import ControlReport, Measured, load_report
+from harness.control import ControlReport, ControlResult, Measured, direction, load_report
 from harness.keys import sha256_of
 from harness.leaderboard.numerals import counted
 from harness.submissions.cells import places
 from harness.submissions.description import Submission, protocol_of
 from harness.submissions.folder import RECONSTRUCTIONS, RELEASES, SubmissionFolder
+from harness.submissions.sums import within
 from harness.submissions.verdict import Note
 
 if TYPE_CHECKING:
-    from harness.record import RunRecord
+    from harness.record import RunRecord, Used
 
 Wanted = list[list[list[str]]]
 """The places of a submission, their alternatives, and the identities of the cells of each."""
@@ -51,7 +52,7 @@ def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]
 
 def of_plugins(record: RunRecord, told: Submission) -> Iterator[Note]:
     """What ran is what was handed in."""
-    named = {(p.name, p.version, p.distribution, p.source_sha256) for p in told.plugins}
+    named = _named(told)
     for used in record.defense if told.kind == "defense" else (record.attack,):
         ran = (used.name, used.version, used.distribution, used.source_sha256)
         if ran not in named:
@@ -76,25 +77,62 @@ def _hashed(path: Path, record: RunRecord, stage: str, name: str) -> Iterator[No
         yield "broken", f"its {name} does not have the hash that the record gives"
 
 
-def of_report(path: Path) -> Iterator[Note]:
-    """A report on positive controls has its id and its name, and says what follows from it."""
+def of_report(path: Path, told: Submission | None = None) -> Iterator[Note]:
+    """A report on positive controls has its id and its name, and says what follows from it.
+
+    A submission, `told`, reports on the attack that it hands in and on no other.
+    """
     report = load_report(path)
+    if told and not hands_in(told, report.attack):
+        yield "broken", f"'{report.attack.name}' as it ran here is not what is handed in"
     if path.stem != f"{report.attack.name}-{sha256_of(report.attack.config)[:12]}":
         yield "broken", "its name is not that of its attack and options"
     for fault in _contradictions(report):
         yield "broken", fault
 
 
+def hands_in(told: Submission, attack: Used) -> bool:
+    """Whether this very attack, of whatever options, is what a submission hands in."""
+    ran = (attack.name, attack.version, attack.distribution, attack.source_sha256)
+    return told.kind == "attack" and ran in _named(told)
+
+
+def _named(told: Submission) -> set[tuple[str, ...]]:
+    return {(p.name, p.version, p.distribution, p.source_sha256) for p in told.plugins}
+
+
 def _contradictions(report: ControlReport) -> Iterator[str]:
     if not report.results:
         yield "it holds no controls"
+    if not _as_declared(report):
+        yield f"its controls are not those that '{report.attack.name}' declares"
     if report.passed != all(result.passed for result in report.results):
         yield "it does not say of the whole what it says of the parts"
     for result in report.results:
-        there = result.reached is not None and result.status == "ok"
-        found = Measured(result.reached or 0.0, None, result.leaks_more or "higher")
-        if result.passed != (there and found.reaches(result.control.at_least)):
+        if not _ended_so(result):
             yield f"its control by '{result.control.metric}' did not end as it says"
+
+
+def _as_declared(report: ControlReport) -> bool:
+    """Whether a report is on its attack's own controls; a stranger's may not be installed here."""
+    from harness.registry import registry
+
+    try:
+        spec = registry().attack(report.attack.name)
+    except UsageError:
+        return True
+    declared = tuple(result.control for result in report.results)
+    return bool(spec.version != report.attack.version or spec.controls == declared)
+
+
+def _ended_so(result: ControlResult) -> bool:
+    """Whether a control was passed or not as what it reached, and its direction, say."""
+    if result.reached is None or result.status != "ok":
+        return not result.passed
+    side = direction(result.control.metric)
+    inside = result.ci is None or within(result.reached, result.ci)
+    reaches = Measured(result.reached, None, side).reaches(result.control.at_least)
+    return result.leaks_more == side and inside and result.passed == reaches
 
 
 def of_description(
@@ -149,10 +187,10 @@ def of_cells(told: Submission, there: set[str], wanted: Wanted) -> Iterator[Note
         yield "cannot", f"{counted(told.missing, 'cell')} missing"
 
 
-def of_board(requested: Iterable[str], wanted: set[str]) -> Iterator[Note]:
-    """No cell of a board has two records. That some have none is no fault."""
-    answers = Counter(requested)
-    for count in answers.values():
+def of_board(own: Iterable[str], submitted: Iterable[str], wanted: set[str]) -> Iterator[Note]:
+    """No cell has two records, on the board or handed in. That some have none is no fault."""
+    here = [*own]
+    for count in Counter([*here, *submitted]).values():
         if count > 1:
             yield "broken", f"{count} records are of one cell"
-    yield "ok", f"{len(wanted & answers.keys())} of {len(wanted)} cells have a record"
+    yield "ok", f"{len(wanted & {*here})} of {len(wanted)} cells have a record"

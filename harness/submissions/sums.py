@@ -46,7 +46,7 @@ def _faults(record: RunRecord) -> list[str]:
         return [f"what was asked for cannot be read: {error}"]
     for name, score in record.privacy.items():
         found += [f"{name}: {fault}" for fault in _of_score(score)]
-    found += _of_images(record)
+    found += [*_of_images(record), *_of_flags(record)]
     if record.utility:
         found += [f"utility: {fault}" for fault in _of_utility(record)]
     return found
@@ -107,7 +107,7 @@ def _of_score(score: MetricScore) -> Iterator[str]:
         ("mean", score.mean, score.ci),
         ("gain", score.gain, score.gain_ci),
     ):
-        if bounds and not _within(value, bounds):
+        if bounds and not within(value, bounds):
             yield f"its {name} {value:.6g} is outside of its interval"
 
 
@@ -131,6 +131,24 @@ def _of_images(record: RunRecord) -> Iterator[str]:
     }
     if lengths - {record.splits.get("targets")}:
         yield f"there are scores of {sorted(lengths)} images, not of its targets"
+
+
+def _of_flags(record: RunRecord) -> Iterator[str]:
+    """Flags that follow from scores are there, and no others of their name."""
+    from harness.scoring.verdict import MAIN_METRIC, telling_metric
+
+    if record.members:
+        return
+    score = record.privacy.get(MAIN_METRIC)
+    below = bool(score and score.gain_ci and score.gain_ci[1] < 0)
+    follows = {
+        "below_null": below and telling_metric(record.privacy) == MAIN_METRIC,
+        "undefined_targets": any(each.undefined for each in record.privacy.values()),
+    }
+    there = {flag.name for flag in record.flags}
+    for name, wanted in follows.items():
+        if wanted != (name in there):
+            yield f"its scores {'ask for' if wanted else 'do not bear out'} the flag {name}"
 
 
 def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) -> Iterator[str]:
@@ -240,7 +258,8 @@ def _same(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=EXACT, abs_tol=EXACT)
 
 
-def _within(value: float, bounds: Interval) -> bool:
+def within(value: float, bounds: Interval) -> bool:
+    """Whether a value is inside of its resampled bounds, as far as these can be told."""
     low, high = bounds
     slack = WOBBLE * (high - low) + EXACT * (1 + abs(value))
     return low - slack <= value <= high + slack

@@ -5,6 +5,7 @@ Hashes, schema, membership and sums need no torch; judging again and running aga
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,9 +18,10 @@ from harness.boards.cells import cells_of, identity
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.challenge.files import refusals
+from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.engines.observer import Observer
 from harness.store.records import Records
-from harness.submissions import membership
+from harness.submissions import asked, membership
 from harness.submissions.cells import check_tracks
 from harness.submissions.comparison import judged_otherwise, outside, same_bits, unmeasured
 from harness.submissions.description import FILE as SUBMISSION_FILE
@@ -67,7 +69,7 @@ class Verifier:
         with refusals(path):
             is_file, is_folder = path.is_file(), path.is_dir()
         if is_file:
-            yield self._file(path)
+            yield from self._at(path)
         elif not is_folder or (path / BOARD_FILE).is_file():
             yield from self._board(find_board(text))
         elif (path / SUBMISSION_FILE).is_file():
@@ -79,9 +81,18 @@ class Verifier:
         else:
             yield from self._records(path)
 
+    def _at(self, path: Path) -> Iterator[Verdict]:
+        """What a file is of: a board, a submission, a report, or one record."""
+        if path.name in (BOARD_FILE, SUBMISSION_FILE):
+            yield from self.verify(str(path.absolute().parent))
+        else:
+            yield self._file(path)
+
     def _file(self, path: Path) -> Verdict:
-        """One record, with what lies around it."""
+        """One record or report, with what lies around it."""
         around = path.absolute().parents
+        if _is_report(path):
+            return _control(path, _told_around(path))
         if len(around) > 1 and around[0].name == "records":
             if (around[1] / SUBMISSION_FILE).is_file():
                 folder = SubmissionFolder(around[1])
@@ -102,12 +113,14 @@ class Verifier:
 
     def _board(self, folder: BoardFolder) -> Iterator[Verdict]:
         wanted = _identities(folder)
-        paths = json_files(folder.path / "records")
+        paths = _records_of(folder)
         yield from (self._of_board(folder, path, wanted) for path in paths)
         yield from map(_control, json_files(folder.controls))
-        for path in folder.submissions:
-            yield from self._nested(SubmissionFolder(path), folder)
-        notes = membership.of_board(_requested(folder, paths), wanted)
+        strangers = [SubmissionFolder(path) for path in folder.submissions]
+        for each in strangers:
+            yield from self._nested(each, folder)
+        submitted = [cell for each in strangers for cell in _requested(each, _records_of(each))]
+        notes = membership.of_board(_requested(folder, paths), submitted, wanted)
         yield verdict("board", folder.path, folder.board.title, notes)
 
     def _nested(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
@@ -120,7 +133,7 @@ class Verifier:
     def _of_board(self, folder: BoardFolder, path: Path, wanted: set[str] | None = None) -> Verdict:
         here = _identities(folder) if wanted is None else wanted
         belongs = partial(membership.of_cell, wanted=here, board=folder.board)
-        return self._record(path, folder, belongs)
+        return self._record(path, folder, belongs, self._asked)
 
     def _board_of(self, folder: SubmissionFolder) -> BoardFolder:
         return board_of(folder.path, folder.description.board, self.board)
@@ -131,9 +144,9 @@ class Verifier:
             raise UsageError(f"{folder.path} is for the board '{told.board}'.")
         check_tracks(board.board, told.tracks)
         wanted = wanted_of(told, board)
-        paths = json_files(folder.path / "records")
+        paths = _records_of(folder)
         yield from (self._submitted(folder, board, path, wanted) for path in paths)
-        yield from map(_control, json_files(folder.controls))
+        yield from (_control(path, told) for path in json_files(folder.controls))
         notes = [
             *membership.of_description(folder, told, board),
             *membership.of_files(folder, told, paths),
@@ -153,6 +166,7 @@ class Verifier:
             folder,
             partial(membership.of_cell, wanted=here, board=board.board),
             partial(membership.of_plugins, told=told),
+            self._asked,
             partial(membership.of_tensors, folder, told),
             partial(self._judged, folder, told),
         )
@@ -170,6 +184,13 @@ class Verifier:
         except IntegrityError as error:
             notes.append(("broken", str(error).removeprefix(f"{path} ")))
         return verdict("record", path, title, notes)
+
+    def _asked(self, record: RunRecord) -> Iterator[Note]:
+        """What follows from what was asked; running it again says more of what cannot be."""
+        yield from asked.of_counting(record)
+        yield from asked.of_knowledge(record)
+        if not self.rerun:
+            yield from asked.of_absence(record)
 
     def _judged(
         self, folder: SubmissionFolder, told: Submission, record: RunRecord
@@ -259,10 +280,43 @@ def _summed(record: RunRecord) -> list[Note]:
     return [("broken", fault) for fault in faults(record)]
 
 
-def _control(path: Path) -> Verdict:
+def _records_of(folder: BoardFolder) -> list[Path]:
+    return json_files(folder.path / "records")
+
+
+def _is_report(path: Path) -> bool:
+    """Whether a file is a report on controls, and no record; UsageError where it is no JSON.
+
+    What lies among a board's records or reports is taken for one, and is broken if it is none.
+    """
+    if path.suffix == ".json" and path.absolute().parent.name in ("records", "controls"):
+        return path.absolute().parent.name == "controls"
+    with refusals(path):
+        data = path.read_bytes()
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        raise UsageError(
+            f"{path} is no JSON: give a record, a report on controls, {BOARD_FILE}, "
+            f"{SUBMISSION_FILE}, or a folder of them."
+        ) from None
+    schema = values.get("schema") if isinstance(values, dict) else None
+    return schema == CONTROL_SCHEMA
+
+
+def _told_around(path: Path) -> Submission | None:
+    """What the submission says that a report lies in, if it lies in one."""
+    around = path.absolute().parents
+    inside = len(around) > 1 and around[0].name == "controls"
+    with refusals(path):
+        submitted = inside and (around[1] / SUBMISSION_FILE).is_file()
+    return SubmissionFolder(around[1]).description if submitted else None
+
+
+def _control(path: Path, told: Submission | None = None) -> Verdict:
     what: What = "control"
     try:
-        return verdict(what, path, "", membership.of_report(path))
+        return verdict(what, path, "", membership.of_report(path, told))
     except IntegrityError as error:
         return verdict(what, path, "", [("broken", str(error).removeprefix(f"{path} "))])
 

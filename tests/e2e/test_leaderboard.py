@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from board_records import passed, record
+from board_records import passed, reached, record
 from click.testing import CliRunner, Result
 from commandline import complaint, environment
 
+from harness.boards.folder import BoardFolder
 from harness.cli import cli
 from harness.record import RunRecord
 from harness.store.records import Records
@@ -43,7 +44,11 @@ defenses = ["none", "mixup[k=2]"]
 [[tracks.cells]]
 attacks = ["linear"]
 """
-KEPT = [record(gains=(9, 9, 9, 9), right=90), record("mixup[k=2]", right=80)]
+GIVEN = ("encodings", "n_private", "sources", "weights")
+KEPT = [
+    record(gains=(9, 9, 9, 9), right=90, channels_used=GIVEN),
+    record("mixup[k=2]", right=80, channels_used=GIVEN),
+]
 
 
 @pytest.fixture
@@ -51,12 +56,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with one board, its records and the report on its attack's controls."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "leaderboards" / "tiny"
-    (folder / "controls").mkdir(parents=True)
+    folder.mkdir(parents=True)
     (folder / "board.toml").write_text(BOARD, encoding="utf-8")
     for each in KEPT:
         Records(folder).save(each)
-    report = passed("linear").canonical()
-    (folder / "controls" / "linear-0.json").write_text(json.dumps(report), encoding="utf-8")
+    report = passed("linear").model_copy(update={"results": reached("linear")})
+    BoardFolder(folder).keep_control(report.sealed())
     return tmp_path
 
 
@@ -107,8 +112,8 @@ def test_a_record_that_does_not_belong_is_named(here: Path) -> None:
     assert found.return_value == 3
     (report,) = json.loads(found.stdout)
     faults = "\n".join(report["faults"])
-    assert "(mixup[k=9] × linear) answers no cell" in faults
-    assert "answer the same cell" in faults
+    assert "(mixup[k=9] × linear): the board 'tiny' has no such cell for it" in faults
+    assert "2 records are of one cell" in faults
     assert "mean 1 is not 11.5" in faults
 
 
@@ -130,7 +135,7 @@ def test_a_frozen_board_names_records_of_other_plugins(here: Path) -> None:
     frozen = invoke("leaderboard", "freeze", "tiny", "--json")
     assert "defense mixup[k=2] (standard)" in json.loads(frozen.stdout)
     found = invoke("leaderboard", "check", "tiny")
-    assert "made with another defense mixup[k=2] (standard) than the board froze" in found.stdout
+    assert "defense mixup[k=2] (standard) is not what the board froze" in found.stdout
 
 
 def test_unknown_boards_offer_the_nearest(here: Path) -> None:

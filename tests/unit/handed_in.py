@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from board_records import reached
 
-from harness.api.specs import Control
 from harness.boards.cells import BoardCell, cells_of
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
-from harness.control import ControlReport, ControlResult
+from harness.control import ControlReport
+from harness.plan import plan
 from harness.record import RunRecord, Stored, Used
+from harness.registry import registry
 from harness.rng import KeyedStream, board_key
 from harness.scoring.by_image import by_image
 from harness.scoring.summary import Values, summarise
@@ -29,6 +31,7 @@ title = "A small board"
 
 [options]
 dataset = "fashion-mini"
+preset = "standard"
 private_size = 40
 targets = 8
 metrics = "snr_db,ssim"
@@ -79,6 +82,7 @@ def measured(seed: int) -> dict[str, Any]:
 def record_of(cell: BoardCell, returned: bytes = b"", released: bytes = b"") -> RunRecord:
     """A record that answers a cell; `returned` is what its attack brought back."""
     request = cell.request
+    planned = plan(request, registry())
     kept = {"attack": returned, "release": released}
     return RunRecord(
         status="ok",
@@ -89,7 +93,8 @@ def record_of(cell: BoardCell, returned: bytes = b"", released: bytes = b"") -> 
         victim=used(request.victim),
         space=used(request.space),
         threat_model=request.threat_model,
-        release_kind="encodings",
+        release_kind=planned.kind,
+        channels_used=tuple(sorted(planned.channels)),
         splits={"private": 40, "targets": TARGETS},
         seeds={"seed": request.seed, "owner_key": "derived from the seed"},
         device="cpu",
@@ -104,19 +109,16 @@ def record_of(cell: BoardCell, returned: bytes = b"", released: bytes = b"") -> 
     ).sealed()
 
 
-def report() -> ControlReport:
-    """A control that was passed."""
-    control = Control("none", "fashion-mini", "snr_db", 40.0)
-    result = ControlResult(
-        control=control, reached=50.0, leaks_more="higher", passed=True, status="ok"
-    )
+def report(attack: str = "linear", value: float = 50.0) -> ControlReport:
+    """What became of an attack's controls, each of them so many decibels."""
+    results = reached(attack, value)
     return ControlReport(
-        written="linear",
-        attack=used("linear"),
+        written=attack,
+        attack=used(attack),
         preset="quick",
         seed=0,
-        results=(result,),
-        passed=True,
+        results=results,
+        passed=all(result.passed for result in results),
     ).sealed()
 
 

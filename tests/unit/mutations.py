@@ -9,6 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from harness.keys import sha256_of
+from harness.record import fingerprint
+
 HUGE = b"9" * 5000
 JUNK = st.one_of(
     st.none(),
@@ -91,4 +94,59 @@ def damaged_text(original: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(swapped.map(swap), changed_bytes(original))
 
 
-Strategy = Callable[[bytes], st.SearchStrategy[bytes]]
+NAMES = st.sampled_from(
+    ["unranked", "below_null", "beyond_the_guarantee", "constant_output", "still_rising", "x"]
+)
+ENDS = st.sampled_from(["not_applicable", "failed", "timeout"])
+BARE: dict[str, Any] = {
+    "privacy": {},
+    "by_image": {},
+    "utility": None,
+    "companions": {},
+    "artifacts": {},
+    "findings": {},
+    "identification": None,
+    "channels_used": [],
+    "flags": [],
+}
+"""What a record without a result says."""
+
+
+@st.composite
+def turned(draw: st.DrawFn, record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose result is made away with, or with other flags, under an id that is right."""
+    values = deepcopy(record)
+    if draw(st.booleans()):
+        told = draw(st.sampled_from(["it cannot be", "it reads features", "no\n\n# Heading"]))
+        values |= {**BARE, "status": draw(ENDS), "error": told}
+    else:
+        names = draw(st.lists(NAMES, max_size=2, unique=True))
+        values["flags"] = [{"name": name, "message": f"says {name}"} for name in names]
+    return values | {"id": fingerprint(values)}
+
+
+@st.composite
+def excused(draw: st.DrawFn, report: dict[str, Any]) -> dict[str, Any]:
+    """A report on controls that were not passed, made to say that they were."""
+    values = deepcopy(report)
+    result = draw(st.sampled_from(values["results"]))
+    how = draw(st.lists(st.sampled_from(sorted(EXCUSES)), min_size=1, max_size=3, unique=True))
+    for name in how:
+        EXCUSES[name](values, result)
+    values["created"] = draw(st.sampled_from(["", "2099-01-01T00:00:00+00:00"]))
+    kept = {k: v for k, v in values.items() if k not in ("id", "created", "code", "packages")}
+    return values | {"id": sha256_of(kept)}
+
+
+EXCUSES: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
+    "passed": lambda v, _: v.update(passed=True),
+    "each passed": lambda v, _: [each.update(passed=True) for each in v["results"]],
+    "bar": lambda _, r: r["control"].update(at_least=0.1) or r.update(passed=True),
+    "metric": lambda _, r: r["control"].update(metric="mse") or r.update(passed=True),
+    "easier": lambda _, r: r["control"].update(defense="none", options={"private_size": 10}),
+    "other side": lambda _, r: r.update(leaks_more="lower", passed=True),
+    "reached": lambda _, r: r.update(reached=99.0, passed=True),
+    "dropped": lambda v, r: v.update(results=[each for each in v["results"] if each is not r]),
+    "none": lambda v, _: v.update(results=[], passed=True),
+}
+"""Ways to excuse an attack, each of them leaving the report a report."""

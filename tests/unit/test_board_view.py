@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,15 @@ import pytest
 from board_records import GUESS, OPTIONS, board, ended, material, passed, record
 
 from harness.api import IntegrityError
+from harness.control import ControlReport
 from harness.leaderboard.attackers import in_order
 from harness.leaderboard.build import board_view
-from harness.leaderboard.material import Kept, Material
+from harness.leaderboard.material import Kept, Material, Reported
 from harness.leaderboard.site.heat import heat_map
+from harness.leaderboard.site.standing import record_path
+from harness.leaderboard.trust import Controls
 from harness.leaderboard.view import BoardView, CellView, RowView
-from harness.record import RunRecord
+from harness.record import RunRecord, Used
 from harness.scoring.identification import Identification
 from harness.submissions.description import Kind, Submission
 
@@ -330,14 +335,17 @@ def test_scores_that_cannot_be_end_the_building() -> None:
         seen(edited)
 
 
-def submitted(kind: Kind, what: str, *records: RunRecord) -> BoardView:
+def submitted(
+    kind: Kind, what: str, *records: RunRecord, reports: Sequence[ControlReport] = ()
+) -> BoardView:
     """The board of two defenses and two attacks, filled, with what a stranger hands in."""
     own = [record(d, a) for d in ("none", "mixup[k=2]") for a in ("linear", "lmmse")]
     told = Submission.model_construct(
         name="mine", kind=kind, what=what, board="tiny", tracks=("once",)
     )
     kept = (*map(Kept, own), *(Kept(each, "mine") for each in records))
-    return board_view(Material(board(), kept, tuple(CONTROLS), (told,)))
+    controls = (*map(Reported, CONTROLS), *(Reported(each, "mine") for each in reports))
+    return board_view(Material(board(), kept, controls, (told,)))
 
 
 def test_a_strangers_defense_is_a_row() -> None:
@@ -361,6 +369,54 @@ def test_a_strangers_attack_counts_where_it_ran_and_is_no_gap_elsewhere() -> Non
     assert row(view).verified  # which takes nothing from the board's own attacks
     assert len(row(view, "mixup[k=2]").cells) == 2
     assert view.missing == 0
+
+
+def test_a_strangers_report_speaks_for_what_came_with_it_alone() -> None:
+    wiener = record(attack="wiener", gains=(5, 5, 5, 5))
+    handed_in = submitted("attack", "wiener", wiener, reports=[passed("wiener")])
+    assert cell(handed_in, "wiener").verified
+    other_source = passed("wiener").model_copy(update={"attack": edited_source(wiener)}).sealed()
+    assert not cell(
+        submitted("attack", "wiener", wiener, reports=[other_source]), "wiener"
+    ).verified
+    own = [record(d, a) for d in ("none", "mixup[k=2]") for a in ("linear", "lmmse")]
+    for reports in ((), (passed("lmmse", False),)):
+        controls = map(Reported, [passed("linear"), *reports])
+        stranger = Reported(passed("lmmse"), "mine")
+        view = board_view(Material(board(), tuple(map(Kept, own)), (*controls, stranger)))
+        assert not row(view).verified
+
+
+def edited_source(of: RunRecord) -> Used:
+    return of.attack.model_copy(update={"source_sha256": "1"})
+
+
+def test_the_boards_own_report_comes_before_a_strangers() -> None:
+    again = record("noise", "lmmse")
+    kept = (Kept(again, "mine"), Kept(record("noise")))
+    reports = (Reported(passed("lmmse", False)), Reported(passed("lmmse"), "mine"))
+    assert Controls(reports).of(kept[:1]) == "failed"
+    assert Controls(reports[1:]).of(kept[:1]) == "passed"
+    assert Controls(reports[1:]).of(kept) == "not run"
+
+
+def test_what_says_without_proof_that_it_cannot_be_is_a_gap() -> None:
+    kept = [Kept(record()), Kept(ended("not_applicable", "it reads gradients", attack="lmmse"))]
+    proven = board_view(Material(board(), tuple(kept), tuple(map(Reported, CONTROLS))))
+    assert row(proven).verified
+    kept[1] = replace(kept[1], unproven=True)
+    claimed = board_view(Material(board(), tuple(kept), tuple(map(Reported, CONTROLS))))
+    assert [flag.name for flag in row(claimed).flags] == ["incomplete"]
+
+
+def test_a_cell_of_the_board_may_be_filled_by_a_stranger() -> None:
+    theirs = record("mixup[k=2]", "lmmse")
+    kept = (Kept(record("mixup[k=2]")), Kept(theirs, "mine"))
+    view = board_view(Material(board(), kept, (Reported(passed("linear")),)))
+    filled = cell(view, "lmmse", "mixup[k=2]")
+    assert (filled.origin, filled.homes) == ("mine", {theirs.id: "mine"})
+    assert record_path(filled, theirs.id) == f"submissions/mine/records/{theirs.id}.json"
+    assert [flag.name for flag in row(view, "mixup[k=2]").flags] == ["control_not_run"]
 
 
 def test_the_board_says_what_it_is_of() -> None:

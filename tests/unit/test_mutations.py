@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,15 @@ import pytest
 from handed_in import make_board, record_of, report, submit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutations import as_json, changed_bytes, changed_values, damaged_json, damaged_text
+from mutations import (
+    as_json,
+    changed_bytes,
+    changed_values,
+    damaged_json,
+    damaged_text,
+    excused,
+    turned,
+)
 
 from harness.api import HarnessError, IntegrityError
 from harness.boards.cells import BoardCell, cells_of
@@ -23,11 +33,11 @@ from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import read_board
 from harness.control import ControlReport, load_report
-from harness.keys import canonical_json
+from harness.keys import canonical_json, sha256_of
 from harness.leaderboard.build import board_view
-from harness.leaderboard.checking import faults_of
 from harness.leaderboard.material import gathered
 from harness.leaderboard.publishing import differing, files_of, write
+from harness.leaderboard.view import RowView
 from harness.record import VOLATILE, RunRecord, fingerprint, parse_record
 from harness.request import make_request
 from harness.store.records import Records
@@ -125,7 +135,7 @@ def test_a_record_that_was_sealed_again_ends_in_no_traceback(
     except (ValueError, TypeError, AttributeError, KeyError):
         return  # nobody can seal that
     try:
-        faults_of(gathered(board))
+        board_view(gathered(board))
         verified(path)
     except HarnessError:
         pass
@@ -222,6 +232,143 @@ def test_an_edited_record_changes_no_row(
         path.write_bytes(original)
     whole = [under_the_id(kept.record) for kept in found.kept]
     assert whole == [under_the_id(kept.record) for kept in gathered(board).kept]
+
+
+@pytest.fixture(scope="module")
+def contested(tmp_path_factory: pytest.TempPathFactory) -> BoardFolder:
+    """A board of which one attack failed its controls, with a submission."""
+    folder = make_board(tmp_path_factory.mktemp("contested") / "board")
+    folder.keep_control(report("identity", 3.0))
+    submit(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def before(contested: BoardFolder) -> dict[str, RowView]:
+    return shown(contested)
+
+
+@contextmanager
+def instead(path: Path, other: Path, data: bytes) -> Iterator[None]:
+    """For as long as this lasts, one file in place of another."""
+    original = path.read_bytes() if path.exists() else None
+    path.unlink(missing_ok=True)
+    other.parent.mkdir(exist_ok=True)
+    other.write_bytes(data)
+    try:
+        yield
+    finally:
+        other.unlink()
+        if original is not None:
+            path.write_bytes(original)
+
+
+def shown(board: BoardFolder) -> dict[str, RowView]:
+    """Its rows by track and defense."""
+    view = board_view(gathered(board))
+    return {f"{row.track} {row.defense}": row for track in view.tracks for row in track.rows}
+
+
+def nothing_gained(board: BoardFolder, before: dict[str, RowView]) -> bool:
+    """Whether verifying refuses a board, or no row stands better than it did."""
+    try:
+        if exit_code(verified(board.path)):
+            return True
+        after = shown(board)
+    except HarnessError:
+        return True
+    return not any(better(row, before[name]) for name, row in after.items())
+
+
+def better(row: RowView, before: RowView) -> bool:
+    """Verified that was not; or without saying that it lacks results, of less leak or more use."""
+    now, then = ({cell.attack for cell in each.cells if cell.verified} for each in (row, before))
+    if row.verified > before.verified or not now <= then:
+        return True
+    if any(flag.name in ("incomplete", "seed_failed", "seeds_missing") for flag in row.flags):
+        return False
+    gains = [(leak.gain.value, before.leaks[name].gain.value) for name, leak in row.leaks.items()]
+    learned = (row.accuracy.value, before.accuracy.value) if row.accuracy else (0, 0)
+    return any(less < more for less, more in gains) or learned[0] > learned[1]
+
+
+def test_there_is_something_to_gain(contested: BoardFolder, before: dict[str, RowView]) -> None:
+    assert exit_code(verified(contested.path)) == 0
+    assert len(before) == 3
+    assert not any(row.verified for row in before.values())
+    assert nothing_gained(contested, before)
+
+
+@times(0.15)
+@given(data=st.data())
+def test_a_result_cannot_be_turned_into_a_better_one(
+    contested: BoardFolder, before: dict[str, RowView], data: st.DataObject
+) -> None:
+    path = data.draw(st.sampled_from(sorted(contested.path.glob("**/records/*.json"))))
+    original = json.loads(path.read_bytes())
+    values = data.draw(turned(original))
+    with instead(path, path.with_name(f"{values['id']}.json"), as_json(values)):
+        assert nothing_gained(contested, before)
+
+
+SEEN_BY_JUDGING_AGAIN = {"guess", "misplaced"}
+"""What guessing scores, image by image: nothing else in a record follows from it."""
+
+
+@times(0.15)
+@given(data=st.data())
+def test_nor_by_any_other_change_that_was_sealed(
+    contested: BoardFolder, before: dict[str, RowView], data: st.DataObject
+) -> None:
+    path = data.draw(st.sampled_from(sorted(contested.path.glob("**/records/*.json"))))
+    original = json.loads(path.read_bytes())
+    values = data.draw(changed_values(original))
+    try:
+        values["id"] = fingerprint(values)
+        sealed = as_json(values)
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return  # nobody can seal that
+    if any(_scored(values, name) != _scored(original, name) for name in SEEN_BY_JUDGING_AGAIN):
+        return
+    with instead(path, path.with_name(f"{values['id']}.json"), sealed):
+        assert nothing_gained(contested, before)
+
+
+def _scored(values: dict[str, Any], name: str) -> list[Any]:
+    kept = values.get("by_image")
+    each = kept.values() if isinstance(kept, dict) else []
+    return [column.get(name) for column in each if isinstance(column, dict)]
+
+
+@times(0.15)
+@given(data=st.data(), submitted=st.booleans())
+def test_controls_that_were_not_passed_stay_so(
+    contested: BoardFolder, before: dict[str, RowView], data: st.DataObject, submitted: bool
+) -> None:
+    (path,) = contested.controls.glob("identity-*.json")
+    values = data.draw(excused(json.loads(path.read_bytes())))
+    (mine,) = contested.submissions
+    place = mine / "controls" / path.name if submitted else path
+    with instead(place, place, as_json(values)):
+        assert nothing_gained(contested, before)
+        if submitted:  # and even where nobody verifies
+            assert shown(contested) == before
+
+
+@times(0.1)
+@given(data=st.data())
+def test_nor_by_any_other_change_of_a_report(
+    contested: BoardFolder, before: dict[str, RowView], data: st.DataObject
+) -> None:
+    path = data.draw(st.sampled_from(sorted(contested.controls.glob("*.json"))))
+    values = data.draw(changed_values(json.loads(path.read_bytes())))
+    kept = {k: v for k, v in values.items() if k not in ("id", "created", "code", "packages")}
+    try:
+        sealed = as_json(values | {"id": sha256_of(kept)})
+    except (ValueError, TypeError):
+        return  # nobody can seal that
+    with instead(path, path, sealed):
+        assert nothing_gained(contested, before)
 
 
 def verified(path: Path) -> list[Any]:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from handed_in import CELLS, make_board, record_of, submit
+from handed_in import CELLS, make_board, record_of, report, submit
 
+from harness.api import UsageError
 from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
+from harness.control import VOLATILE
+from harness.keys import sha256_of
 from harness.record import fingerprint
+from harness.submissions import verification
 from harness.submissions.folder import SubmissionFolder
 from harness.submissions.verdict import Verdict, exit_code
 from harness.submissions.verification import Verifier
 
 pytestmark = pytest.mark.core
+
+Values = dict[str, Any]
 
 
 @pytest.fixture
@@ -65,14 +72,31 @@ def one(folder: Path, pattern: str = "records/*.json") -> Path:
     return sorted(folder.glob(pattern))[0]
 
 
-def reseal(path: Path, change: Callable[[dict[str, object]], object]) -> None:
+def reseal(path: Path, change: Callable[[Values], object]) -> None:
     """Edit a record and give it the id that it should then have."""
     values = json.loads(path.read_bytes())
-    change(values)
+    values = change(values) or values
     values["id"] = fingerprint(values)
     path.unlink()
     path.with_name(f"{values['id']}.json").write_text(json.dumps(values))
 
+
+def resign(path: Path, change: Callable[[Values], object]) -> None:
+    """Edit a report on controls and give it the id that it should then have."""
+    values = json.loads(path.read_bytes())
+    change(values)
+    values["id"] = sha256_of({k: v for k, v in values.items() if k not in VOLATILE})
+    path.write_text(json.dumps(values))
+
+
+def first(values: Values, **change: object) -> None:
+    """Change the first control's result."""
+    values["results"][0].update(change)
+
+
+BARE = {"privacy": {}, "by_image": {}, "utility": None, "artifacts": {}, "channels_used": []}
+CANNOT_BE = {"status": "not_applicable", "error": "it reads gradients", **BARE}
+UNRANKED = {"flags": [{"name": "unranked", "message": "a first look"}]}
 
 ON_A_BOARD: dict[str, Callable[[BoardFolder], object]] = {
     "do not match its id": lambda b: edit(one(b.path), '"device":"cpu"', '"device":"cuda"'),
@@ -89,6 +113,28 @@ ON_A_BOARD: dict[str, Callable[[BoardFolder], object]] = {
     "is no report": lambda b: edit(one(b.path, "controls/*"), "50.0", "60.0"),
     "not that of its attack": lambda b: one(b.path, "controls/*").rename(
         b.controls / "linear-0.json"
+    ),
+    "not those that 'linear' declares": lambda b: resign(
+        one(b.path, "controls/*"), lambda v: v["results"][0]["control"].update(at_least=0.1)
+    ),
+    "says of the parts": lambda b: resign(
+        one(b.path, "controls/*"), lambda v: v.update(passed=False)
+    ),
+    "did not end as it says": lambda b: resign(
+        one(b.path, "controls/*"), lambda v: first(v, reached=3.0, ci=[2.0, 4.0])
+    ),
+    "control by 'snr_db' did not end as it says": lambda b: resign(
+        one(b.path, "controls/*"), lambda v: first(v, leaks_more="lower")
+    ),
+    "nothing that was asked makes it so": lambda b: reseal(one(b.path), lambda v: v | UNRANKED),
+    "do not bear out the flag below_null": lambda b: reseal(
+        one(b.path), lambda v: v | {"flags": [{"name": "below_null", "message": "it says"}]}
+    ),
+    "its attack is given": lambda b: reseal(
+        one(b.path), lambda v: v | {"channels_used": ["candidates", "encodings"]}
+    ),
+    "such a cell releases encodings": lambda b: reseal(
+        one(b.path), lambda v: v | {"release_kind": "features"}
     ),
 }
 
@@ -136,6 +182,8 @@ ON_A_SUBMISSION: dict[str, tuple[str, Callable[[SubmissionFolder], object]]] = {
         lambda s: edit(s.path.parents[1] / "board.toml", '"none", ', ""),
     ),
     "describes no submission": ("broken", lambda s: say(s, "authors", "authours")),
+    "as it ran here is not what is handed in": ("broken", lambda s: s.keep_control(report())),
+    "planning it does not": ("cannot", lambda s: reseal(one(s.path), lambda v: v | CANNOT_BE)),
     "has no track": ("broken", lambda s: say(s, '"once"', '"twice"')),
 }
 
@@ -160,3 +208,52 @@ def test_a_submission_elsewhere_names_its_board(
     moved = mine.path.rename(tmp_path / "moved")
     with Verifier(tmp_path, judge=False, board=str(board.path)) as verifier:
         assert exit_code(list(verifier.verify(str(moved)))) == 0
+
+
+def test_no_cell_is_answered_on_the_board_and_by_a_stranger(
+    board: BoardFolder, mine: SubmissionFolder
+) -> None:
+    taken = cells_of(board.board)[0]
+    mine.records.save(record_of(taken))
+    assert "2 records are of one cell" in verified(board.path)[-1].notes
+
+
+def test_what_cannot_be_is_told_by_running_it_again(
+    board: BoardFolder, mine: SubmissionFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reseal(one(mine.path), lambda v: v | CANNOT_BE)
+    path = next(p for p in mine.path.glob("records/*") if "not_applicable" in p.read_text())
+    monkeypatch.setattr(verification, "replay", lambda record, *_: record)
+    with Verifier(board.path, judge=False, rerun=True) as verifier:
+        (found,) = verifier.verify(str(path))
+    assert (found.outcome, found.notes) == ("ok", ("run again: the same to the bit",))
+
+
+@pytest.mark.parametrize("name", ["board.toml", "submission.toml"])
+def test_a_description_stands_for_what_it_describes(
+    board: BoardFolder, mine: SubmissionFolder, name: str
+) -> None:
+    folder = board.path if name == "board.toml" else mine.path
+    assert verified(folder / name) == verified(folder)
+
+
+def test_reports_on_controls_are_known_where_they_lie(board: BoardFolder, tmp_path: Path) -> None:
+    path = one(board.path, "controls/*")
+    copied = tmp_path / path.name
+    copied.write_bytes(path.read_bytes())
+    for place in (path, board.controls, copied):
+        assert [(v.what, v.outcome) for v in verified(place)] == [("control", "ok")]
+
+
+def test_what_is_no_json_is_refused(board: BoardFolder) -> None:
+    page = board.path / "README.md"
+    page.write_text("# A board")
+    with pytest.raises(UsageError, match="is no JSON: give a record"):
+        verified(page)
+
+
+def test_the_first_wrong_field_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"schema": "x", "request": {}, "artifacts": {}}')
+    (found,) = verified(path)
+    assert found.notes[0].startswith("is not a record: status: Field required (and ")

@@ -84,7 +84,8 @@ def attacks(view: BoardView) -> set[str]:
 
 def record_path(cell: CellView, record: str) -> str:
     """Where a record lies, from the board's folder: with its submission if it came with one."""
-    folder = f"submissions/{cell.origin}/" if cell.origin else ""
+    home = cell.homes.get(record)
+    folder = f"submissions/{home}/" if home else ""
     return f"{folder}records/{record}.json"
 
 
