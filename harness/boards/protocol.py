@@ -84,6 +84,8 @@ class Board(_Part):
 
     `frozen` names by their content what the cells are made of, as `harness leaderboard freeze`
     wrote it: data, plugins with their options, metrics. A board that is `defined` has no numbers.
+    `confirmed` are ids of records whose attack found at work that it does not apply: who keeps the
+    board has run them again, and found the same.
     """
 
     name: Name
@@ -93,6 +95,7 @@ class Board(_Part):
     options: Options
     tracks: tuple[Track, ...] = Field(min_length=1)
     claims: tuple[Claim, ...] = ()
+    confirmed: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     frozen: dict[str, str] = {}
 
     @model_validator(mode="after")

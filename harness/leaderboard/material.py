@@ -54,13 +54,13 @@ def gathered(folder: BoardFolder) -> Material:
     """Read a board's folder; IntegrityError for a file that is not what its name says."""
     from harness.submissions.folder import SubmissionFolder
 
-    kept = [_kept(folder.path, record) for record in folder.kept()]
+    kept = [_kept(folder, record) for record in folder.kept()]
     controls = [Reported(report) for report in _reports(folder.controls)]
     submissions = []
     for each in map(SubmissionFolder, folder.submissions):
         told = _described(each.path, each.description, folder)
         submissions.append(told)
-        kept += [_kept(folder.path, record, told.name) for record in each.kept()]
+        kept += [_kept(folder, record, told.name) for record in each.kept()]
         controls += _handed_in(each.controls, told)
     return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
@@ -79,16 +79,16 @@ def _described(path: Path, told: Submission, folder: BoardFolder) -> Submission:
     return told
 
 
-def _kept(board: Path, record: RunRecord, origin: str = "") -> Kept:
+def _kept(board: BoardFolder, record: RunRecord, origin: str = "") -> Kept:
     below = Path("submissions", origin) if origin else Path()
     picture = below / "galleries" / f"{record.id}.png"
-    with disk_errors(board):
-        there = (board / picture).is_file()
+    with disk_errors(board.path):
+        there = (board.path / picture).is_file()
     shown = picture.as_posix() if there else None
-    return Kept(record, origin, shown, unproven=unproven(record, origin))
+    return Kept(record, origin, shown, unproven=unproven(record, board.board, origin))
 
 
-def unproven(record: RunRecord, origin: str) -> bool:
+def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
     """Whether a record has no result that counts, for no reason that follows from what was asked.
 
     A stranger's plugins are installed here or not; what a board shows must not depend on that.
@@ -98,6 +98,8 @@ def unproven(record: RunRecord, origin: str) -> bool:
 
     if record.status != "not_applicable":
         return any(of_counting(record))
+    if record.id in board.confirmed:
+        return False
     strange = {used.distribution for used in (*record.defense, record.attack)} - {OWN_DISTRIBUTION}
     return bool(origin and strange) or not ruled_out(record)
 

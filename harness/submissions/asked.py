@@ -12,18 +12,24 @@ from harness.api.errors import UsageError
 from harness.submissions.verdict import Note
 
 if TYPE_CHECKING:
+    from harness.boards.protocol import Board
     from harness.plan import Cell
     from harness.record import RunRecord
 
 UNRANKED = "unranked"
 """The flag of results that do not count."""
-WHERE_RUN = "nothing but running it (--rerun) can tell whether its attack applies"
+UNCONFIRMED = (
+    "it says that its attack does not apply, which only running it again (--rerun) can tell; the "
+    "board's `confirmed` does not list it"
+)
 
 
-def of_absence(record: RunRecord) -> Iterator[Note]:
-    """That a cell cannot be follows from planning it; what was found at work is to be repeated."""
-    if record.status == "not_applicable" and not ruled_out(record):
-        yield "cannot", f"it says that it cannot be, and planning it does not: {WHERE_RUN}"
+def of_absence(record: RunRecord, board: Board) -> Iterator[Note]:
+    """That a cell cannot be follows from planning it; what was found at work is to be confirmed."""
+    if record.status != "not_applicable" or record.id in board.confirmed:
+        return
+    if not ruled_out(record):
+        yield "cannot", UNCONFIRMED
 
 
 def ruled_out(record: RunRecord) -> bool:

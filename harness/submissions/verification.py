@@ -33,6 +33,7 @@ from harness.submissions.sums import faults
 from harness.submissions.verdict import Note, Verdict, What, broken, verdict
 
 if TYPE_CHECKING:
+    from harness.boards.protocol import Board
     from harness.record import RunRecord
 
 Check = Callable[["RunRecord"], Iterable[Note]]
@@ -133,7 +134,7 @@ class Verifier:
     def _of_board(self, folder: BoardFolder, path: Path, wanted: set[str] | None = None) -> Verdict:
         here = _identities(folder) if wanted is None else wanted
         belongs = partial(membership.of_cell, wanted=here, board=folder.board)
-        return self._record(path, folder, belongs, self._asked)
+        return self._record(path, folder, belongs, partial(self._asked, folder.board))
 
     def _board_of(self, folder: SubmissionFolder) -> BoardFolder:
         return board_of(folder.path, folder.description.board, self.board)
@@ -166,7 +167,7 @@ class Verifier:
             folder,
             partial(membership.of_cell, wanted=here, board=board.board),
             partial(membership.of_plugins, told=told),
-            self._asked,
+            partial(self._asked, board.board),
             partial(membership.of_tensors, folder, told),
             partial(self._judged, folder, told),
         )
@@ -185,12 +186,12 @@ class Verifier:
             notes.append(("broken", str(error).removeprefix(f"{path} ")))
         return verdict("record", path, title, notes)
 
-    def _asked(self, record: RunRecord) -> Iterator[Note]:
+    def _asked(self, board: Board, record: RunRecord) -> Iterator[Note]:
         """What follows from what was asked; running it again says more of what cannot be."""
         yield from asked.of_counting(record)
         yield from asked.of_knowledge(record)
         if not self.rerun:
-            yield from asked.of_absence(record)
+            yield from asked.of_absence(record, board)
 
     def _judged(
         self, folder: SubmissionFolder, told: Submission, record: RunRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from board_records import ended, record
+from board_records import board, ended, record
 
 from harness.checks import Flag
 from harness.leaderboard.material import unproven
@@ -21,14 +21,14 @@ def flagged(made: RunRecord) -> RunRecord:
 def test_planning_says_which_cells_cannot_be() -> None:
     by_plan = ended("not_applicable", "'luo' reads encodings", "mixcon", "luo")
     assert ruled_out(by_plan)
-    assert list(of_absence(by_plan)) == []
+    assert list(of_absence(by_plan, board())) == []
     assert not ruled_out(ended("not_applicable", "it reads gradients", "mixup[k=2]", "linear"))
 
 
 def test_of_what_is_not_installed_nothing_follows() -> None:
     strange = ended("not_applicable", "it cannot be", "fog", "linear")
     assert not ruled_out(strange)
-    ((outcome, told),) = of_absence(strange)
+    ((outcome, told),) = of_absence(strange, board())
     assert outcome == "cannot"
     assert "--rerun" in told
 
@@ -67,8 +67,8 @@ def test_an_attack_knew_what_it_is_granted() -> None:
 
 
 def test_a_result_that_is_left_out_for_nothing_is_a_gap() -> None:
-    assert unproven(flagged(record()), "")
-    assert not unproven(flagged(record(asked={"preset": "quick"})), "")
+    assert unproven(flagged(record()), board())
+    assert not unproven(flagged(record(asked={"preset": "quick"})), board())
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,13 @@ def test_what_a_board_shows_does_not_hang_on_a_strangers_package(
     used = (made.attack, *made.defense)
     attack, defense = (u.model_copy(update={"distribution": distribution}) for u in used)
     own = made.model_copy(update={"attack": attack, "defense": (defense,)})
-    assert unproven(own, origin) is doubted
+    assert unproven(own, board(), origin) is doubted
+
+
+@pytest.mark.parametrize("origin", ["", "mine"])
+def test_who_keeps_the_board_confirms_what_was_found_at_work(origin: str) -> None:
+    found = ended("not_applicable", "it is too small", "mixup[k=3]", "linear")
+    assert unproven(found, board(), origin)
+    confirmed = board(confirmed=[found.id])
+    assert not unproven(found, confirmed, origin)
+    assert list(of_absence(found, confirmed)) == []

@@ -183,7 +183,10 @@ ON_A_SUBMISSION: dict[str, tuple[str, Callable[[SubmissionFolder], object]]] = {
     ),
     "describes no submission": ("broken", lambda s: say(s, "authors", "authours")),
     "as it ran here is not what is handed in": ("broken", lambda s: s.keep_control(report())),
-    "planning it does not": ("cannot", lambda s: reseal(one(s.path), lambda v: v | CANNOT_BE)),
+    "says that its attack does not apply": (
+        "cannot",
+        lambda s: reseal(one(s.path), lambda v: v | CANNOT_BE),
+    ),
     "has no track": ("broken", lambda s: say(s, '"once"', '"twice"')),
 }
 
