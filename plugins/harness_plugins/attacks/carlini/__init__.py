@@ -38,8 +38,9 @@ class CarliniConfig(PairConfig, UnfoldConfig):
         default=2,
         ge=0,
         le=100,
-        description="times that memberships and weights are read anew off the images; the paper "
-        "does not",
+        description="times that memberships and weights are read anew off the images, memberships "
+        "only where no public images are mixed in, beside which likeness tells more; the paper "
+        "does neither",
     )
 
     def unprepared(self) -> frozenset[str]:

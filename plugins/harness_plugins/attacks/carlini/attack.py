@@ -37,6 +37,7 @@ class Carlini(Attack[CarliniConfig]):
         told = {"clusters": float(found.n), "clusters_wanted": float(published.n)}
         claims = {} if places is None else {"places": places}
         if not self.config.knows("weights") and published.still:
+            alone = published.images == published.privates
             found, changed = read_off(
                 view,
                 published,
@@ -44,7 +45,7 @@ class Carlini(Attack[CarliniConfig]):
                 classes,
                 self.config.rereads,
                 progress,
-                members=not self.config.knows("clusters"),
+                members=alone and not self.config.knows("clusters"),
             )
             told["reread"] = changed
         solved = self._solved(view, published, found, budget, progress)
