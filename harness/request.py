@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.api.errors import UsageError, nearest
+from harness.toml import read_toml
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -145,17 +145,6 @@ def _reason(fault: ErrorDetails) -> str:
 
 def read_config(path: Path) -> dict[str, Any]:
     """The options in a TOML file: their names are checked, their values are not."""
-    options = _parsed(path)
+    options = read_toml(path, f"There is no file {path}.")
     _check_names(options, f" in {path}")
     return options
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"There is no file {path}.") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from harness.api.errors import UsageError
 from harness.request import Request
+from harness.toml import read_toml, validated
 
 FILE = "board.toml"
 NAME = r"^[a-z0-9][a-z0-9-]*$"
@@ -123,16 +122,5 @@ def _check_options(options: Options, allowed: frozenset[str], where: str) -> Non
 def read_board(folder: Path) -> Board:
     """The board in a folder; UsageError says what is wrong with its file."""
     path = folder / FILE
-    try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"There is no board at {folder}: it has no {FILE}.") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from None
-    try:
-        return Board.model_validate(values)
-    except ValidationError as error:
-        faults = (f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
-        raise UsageError(f"{path} is no board: {'; '.join(faults)}.") from None
+    values = read_toml(path, f"There is no board at {folder}: it has no {FILE}.")
+    return validated(Board, values, f"{path} is no board")

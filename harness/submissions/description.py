@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.api.errors import UsageError
 from harness.boards.protocol import Board, Name
 from harness.keys import sha256_of
 from harness.store.paths import disk_errors, write_atomically
+from harness.toml import read_toml, validated
 
 FILE = "submission.toml"
 SCHEMA: Literal["encoding-harness/submission/1"] = "encoding-harness/submission/1"
 
 Line = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Part = TypeVar("Part", bound=BaseModel)
 Kind = Literal["defense", "attack"]
 Standing = Literal["passed", "failed", "not run", "none declared", "no attack"]
 """What became of an attack's positive controls."""
@@ -95,25 +92,9 @@ def protocol_of(board: Board) -> str:
 def read_submission(folder: Path) -> Submission:
     """The description in a folder; UsageError says what is wrong with its file."""
     path = folder / FILE
-    try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"There is no submission at {folder}: it has no {FILE}.") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from None
+    values = read_toml(path, f"There is no submission at {folder}: it has no {FILE}.")
     values["schema_"] = values.pop("schema", None)
     return validated(Submission, values, f"{path} describes no submission")
-
-
-def validated(model: type[Part], values: Mapping[str, Any], fault: str) -> Part:
-    """Values as such a model; UsageError says what is wrong with which of them."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        faults = (f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
-        raise UsageError(f"{fault}: {'; '.join(faults)}.") from None
 
 
 def write_submission(folder: Path, submission: Submission) -> None:

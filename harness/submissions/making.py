@@ -29,10 +29,10 @@ from harness.submissions.description import (
     Standing,
     Submission,
     protocol_of,
-    validated,
     write_submission,
 )
 from harness.submissions.folder import SubmissionFolder
+from harness.toml import validated
 
 
 @dataclass(frozen=True)
