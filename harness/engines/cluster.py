@@ -22,7 +22,7 @@ from harness.engines.queue import Ended, Queue, Told, unheard
 from harness.engines.station import Telling, do
 from harness.engines.steps import Graph, Step, Task, steps_of
 from harness.store.paths import ENVIRONMENT, scratch_folder
-from harness.worker.process import THREAD_VARIABLES
+from harness.worker.starting import THREAD_VARIABLES
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at what running tasks say."""

@@ -18,7 +18,7 @@ from typing import Any
 from harness.engines.outcome import Outcome
 from harness.engines.queue import Ended, Queue, Told, unheard
 from harness.engines.steps import Graph, Task
-from harness.worker.process import THREAD_VARIABLES
+from harness.worker.starting import THREAD_VARIABLES
 
 LOG_LINES = 12
 PATIENCE = 10.0

@@ -23,6 +23,7 @@ from harness.api.plugins import Progress
 from harness.engines.observer import Observer
 from harness.engines.outcome import Outcome, outcome_of
 from harness.engines.steps import Step
+from harness.worker.starting import NURSERIES
 
 OFTEN = 0.5
 """Seconds between two words on how far a step is."""
@@ -83,10 +84,11 @@ def main() -> None:
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     import torch  # noqa: F401  before the first order comes
 
-    while True:
-        order = orders.get()
-        done = do(order["step"], order["options"], Telling(partial(_note, out)))
-        _tell(out, done=done.model_dump(mode="json"))
+    with NURSERIES.kept():
+        while True:
+            order = orders.get()
+            done = do(order["step"], order["options"], Telling(partial(_note, out)))
+            _tell(out, done=done.model_dump(mode="json"))
 
 
 def _note(out: TextIO, words: str) -> None:

@@ -1,7 +1,8 @@
 """What runs in the attack's process: jobs come in on stdin, replies go out on stdout.
 
-The process is started fresh and has never held the truth. Whatever a plugin prints lands in the
-log; when the parent goes away, stdin ends and the process with it.
+The process is started fresh, or forked from a `nursery` that was, and has never held the truth.
+Whatever a plugin prints lands in the log; when the parent goes away, stdin ends and the process
+with it.
 """
 
 from __future__ import annotations

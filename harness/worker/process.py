@@ -7,26 +7,22 @@ import json
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
 from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
+from harness.worker.starting import GONE, LOG_LINES, NURSERIES, START_SECONDS, Started, alone
 
 LOOK_EVERY = 0.2
-LOG_LINES = 12
-START_SECONDS = 120.0
-"""How long a process may take to import torch; an attack's own time begins after that."""
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -38,19 +34,17 @@ class Spent:
 
 
 class AttackProcess:
-    """A fresh process that has imported torch and waits for one attack's jobs."""
+    """A fresh process that has imported torch and waits for one attack's jobs.
 
-    def __init__(self, log: Path, threads: int) -> None:
+    `start` makes it, with a file for its log and a number of threads.
+    """
+
+    def __init__(
+        self, log: Path, threads: int, start: Callable[[IO[bytes], int], Started] = alone
+    ) -> None:
         self.log = log
         self._file = log.open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._file,
-            env=_environment(threads),
-            start_new_session=True,
-        )
+        self._process = start(self._file, threads)
         self._buffer = b""
         self._peak = 0.0
         self._ready = False
@@ -68,6 +62,14 @@ class AttackProcess:
 
     def close(self) -> None:
         """End the process and everything it started, in sessions of their own too."""
+        with contextlib.suppress(CellFailed):  # one that never came to be
+            self._kill()
+        for pipe in (self._process.stdin, self._process.stdout, self._file):
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _kill(self) -> None:
         family = self._family()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -75,10 +77,6 @@ class AttackProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._file):
-            if pipe:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
 
     def ask(
         self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
@@ -160,6 +158,8 @@ class AttackProcess:
 
     def _death(self) -> str:
         code = self._process.wait()
+        if code is None:
+            return GONE
         if code < 0:
             return f"the attack's process was killed by {signal.Signals(-code).name}"
         return f"the attack's process ended with exit code {code}"
@@ -175,12 +175,6 @@ def log_tail(path: Path) -> str:
     return "\n".join(lines[-LOG_LINES:])
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """The parent's environment, with bounded threads and without what names the owner's side."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
-    return {**inherited, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
-
-
 class Workers:
     """Attack processes; while more are `expected`, one is started ahead of its time."""
 
@@ -189,6 +183,8 @@ class Workers:
         self._threads = threads
         self._spare: AttackProcess | None = None
         self._count = 0
+        self._kept = ExitStack()
+        self._kept.enter_context(NURSERIES.kept())
         self.expected = 0
 
     def warm(self) -> None:
@@ -197,7 +193,7 @@ class Workers:
             self._count += 1
             self.expected -= 1
             log = self._folder / f"worker-{self._count}.log"
-            self._spare = AttackProcess(log, self._threads)
+            self._spare = AttackProcess(log, self._threads, NURSERIES.start)
 
     def take(self) -> AttackProcess:
         """A fresh process, for one attack."""
@@ -209,7 +205,8 @@ class Workers:
         return taken
 
     def close(self) -> None:
-        """End the spare one."""
+        """End the spare one, and what started them unless others use it."""
         if self._spare:
             self._spare.close()
             self._spare = None
+        self._kept.close()

@@ -1,0 +1,101 @@
+"""Where attack processes come from: each is fresh, alone, and ends with its own word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.api import Budget
+from harness.api.errors import CellFailed
+from harness.worker.process import AttackProcess, Workers
+from harness.worker.starting import GONE, NURSERIES
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nurseries are for Linux")
+
+BUDGET = Budget(60.0, 4096, 1)
+STRANGE = {"action": "dance"}
+"""A job that no attack's process knows: it says so, and lives on."""
+
+
+def silent(*_: object) -> None:
+    """Nobody hears how far it is."""
+
+
+def number(process: AttackProcess) -> int:
+    """Of a process that has shown that it serves jobs."""
+    with pytest.raises(CellFailed, match="KeyError: 'dance'"):
+        process.ask(STRANGE, BUDGET, silent)
+    return process._process.pid
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    made = Workers(tmp_path, threads=1)
+    yield made
+    made.close()
+
+
+def test_attacks_are_siblings_each_in_a_session_of_its_own(workers: Workers) -> None:
+    with workers.take() as one, workers.take() as two:
+        numbers = {number(one), number(two)}
+        parents = {psutil.Process(each).ppid() for each in numbers}
+        assert len(numbers) == 2
+        assert [os.getsid(each) for each in numbers] == list(numbers)
+        assert len(parents) == 1
+        assert os.getpid() not in parents
+
+
+def test_what_they_come_from_is_told_nothing_and_lends_nothing(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory was never the owner's, and a child has no handle but its own streams."""
+    monkeypatch.setenv("HARNESS_CACHE", "/where/the/truth/lies")
+    with workers.take() as one, workers.take() as two:
+        number(one)
+        child = psutil.Process(number(two))
+        nursery = psutil.Process(child.ppid())
+        assert nursery.cmdline()[1:3] == ["-m", "harness.worker.nursery"]
+        for process in (nursery, child):
+            assert not [name for name in process.environ() if name.startswith("HARNESS_")]
+        handles = Path(f"/proc/{child.pid}/fd").iterdir()
+        kinds = {str(handle.readlink()).partition(":")[0] for handle in handles}
+        assert kinds == {"pipe", os.devnull, str(two.log)}
+
+
+def test_an_attack_that_dies_says_how_and_the_next_is_well(workers: Workers) -> None:
+    with workers.take() as process:
+        os.kill(number(process), signal.SIGKILL)
+        with pytest.raises(CellFailed, match="was killed by SIGKILL"):
+            process.ask(STRANGE, BUDGET, silent)
+    with workers.take() as process:
+        number(process)
+
+
+def test_a_nursery_that_is_gone_is_replaced(workers: Workers) -> None:
+    with workers.take() as process:
+        first = psutil.Process(number(process)).ppid()
+        os.kill(first, signal.SIGKILL)
+        os.kill(process._process.pid, signal.SIGKILL)
+        with pytest.raises(CellFailed, match=GONE):
+            process.ask(STRANGE, BUDGET, silent)
+    with workers.take() as process:
+        assert psutil.Process(number(process)).ppid() != first
+
+
+def test_it_ends_with_its_last_user(tmp_path: Path) -> None:
+    with NURSERIES.kept():
+        nurseries = set()
+        for _ in range(2):
+            workers = Workers(tmp_path, threads=1)
+            with workers.take() as process:
+                nurseries.add(psutil.Process(number(process)).ppid())
+            workers.close()
+        (nursery,) = nurseries
+        assert psutil.pid_exists(nursery)
+    assert not psutil.pid_exists(nursery)
