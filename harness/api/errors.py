@@ -33,7 +33,7 @@ class AssetUnavailable(HarnessError):
 
 
 class StoreError(HarnessError):
-    """The cache cannot be read or written (permission, space, a file in the way)."""
+    """The cache, or a file, cannot be read or written (permission, space, a file in the way)."""
 
 
 class ChannelNotGranted(HarnessError):

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.api import Release, ReleaseKind, Splits, UsageError
 from harness.api.specs import Stage
-from harness.challenge.files import refusals, sha256_of_file
+from harness.challenge.files import sha256_of_file
 from harness.challenge.layout import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
 from harness.challenge.opening import SALT_BYTES, Truth, checks, write_truth
 from harness.challenge.pack import (
@@ -39,6 +39,7 @@ from harness.stages.release import ReleaseProtocol, release
 from harness.stages.stack import Stack
 from harness.store import Store, cache_root
 from harness.store.artifacts import save_tensors
+from harness.store.paths import disk_errors
 
 KEY_BYTES = 32
 
@@ -52,7 +53,7 @@ class Places:
 
     def check(self) -> None:
         """UsageError unless both can be written there without harm."""
-        with refusals(self.pack):
+        with disk_errors(self.pack):
             self._check()
 
     def _check(self) -> None:
@@ -219,7 +220,7 @@ def _both(places: Places) -> Iterator[Places]:
     mark = f"-{os.getpid()}-{secrets.token_hex(4)}"
     part = Places(pack.with_name(f".{pack.name}{mark}"), truth.with_name(f".{truth.name}{mark}"))
     try:
-        with refusals(pack):
+        with disk_errors(pack):
             part.pack.mkdir()
             part.truth.touch(mode=0o600)
             yield part

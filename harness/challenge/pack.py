@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.api import IntegrityError, Scale, UsageError
-from harness.challenge.files import read_tensors, refusals, sha256_of_file
+from harness.challenge.files import read_tensors, sha256_of_file
 from harness.challenge.layout import DESCRIPTION, ENCODINGS, HASHED
 from harness.keys import sha256_of
+from harness.store.paths import disk_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,7 +149,7 @@ def _changed(path: Path) -> str:
 
 def _described(folder: Path) -> Description:
     path = folder / DESCRIPTION
-    with refusals(path):
+    with disk_errors(path):
         if not path.is_file():
             raise UsageError(f"{folder} is not a challenge pack: there is no {DESCRIPTION} in it.")
         text = path.read_bytes()

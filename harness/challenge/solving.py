@@ -23,7 +23,6 @@ from harness.api import (
     Splits,
     UsageError,
 )
-from harness.challenge.files import refusals
 from harness.challenge.pack import Pack, Statement, read_pack
 from harness.challenge.public import drawn, stranger
 from harness.challenge.submission import IMAGES, ROWS, TARGETS
@@ -37,7 +36,7 @@ from harness.plan import AttackPlan
 from harness.registry import registry
 from harness.selector import parse_one
 from harness.store.artifacts import save_tensors
-from harness.store.paths import scratch_folder, sweep
+from harness.store.paths import disk_errors, scratch_folder, sweep
 from harness.worker.process import Workers
 
 THREAT_MODEL = "released"
@@ -113,7 +112,7 @@ def solve(
 
 
 def _check_place(out: Path) -> None:
-    with refusals(out):
+    with disk_errors(out):
         if out.is_dir() or not out.resolve().parent.is_dir():
             raise UsageError(f"{out} cannot be written: it is a folder, or lies in none.")
 
@@ -159,7 +158,7 @@ def _write(out: Path, tensors: Mapping[str, Tensor]) -> None:
     path = out.resolve()
     part = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        with refusals(out):
+        with disk_errors(out):
             save_tensors(tensors, part)
             part.replace(path)
     finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.store.paths import disk_errors
+from harness.store.paths import disk_errors, listed
 
 if TYPE_CHECKING:
     from harness.boards.folder import BoardFolder
@@ -116,7 +116,6 @@ def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
 def _reports(folder: Path) -> Iterator[ControlReport]:
     from harness.control import load_report
 
-    with disk_errors(folder):
-        paths = sorted(folder.glob("*.json"))
+    paths = listed(folder, ".json")
     for path in paths:
         yield load_report(path)

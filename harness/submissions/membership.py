@@ -12,10 +12,11 @@ from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
-from harness.challenge.files import refusals, sha256_of_file
+from harness.challenge.files import sha256_of_file
 from harness.control import ControlReport, ControlResult, Measured, direction, load_report
 from harness.keys import sha256_of
 from harness.leaderboard.numerals import counted
+from harness.store.paths import disk_errors, listed
 from harness.submissions.cells import places
 from harness.submissions.description import Submission, protocol_of
 from harness.submissions.folder import RECONSTRUCTIONS, RELEASES, SubmissionFolder
@@ -37,8 +38,7 @@ def wanted_of(told: Submission, board: BoardFolder) -> Wanted:
 
 def json_files(folder: Path) -> list[Path]:
     """The JSON files in a folder by name; none where there is no folder."""
-    with refusals(folder):
-        return sorted(folder.glob("*.json"))
+    return listed(folder, ".json")
 
 
 def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]:
@@ -69,7 +69,7 @@ def of_tensors(folder: SubmissionFolder, told: Submission, record: RunRecord) ->
 
 
 def _hashed(path: Path, record: RunRecord, stage: str, name: str) -> Iterator[Note]:
-    with refusals(path):
+    with disk_errors(path):
         there = path.is_file()
     if not there:
         yield "cannot", f"its {name} is not there"
@@ -169,9 +169,8 @@ def of_files(folder: SubmissionFolder, told: Submission, paths: Iterable[Path]) 
         yield "broken", f"it does not name the record {name[:12]}"
     for name in sorted({*told.records} - there):
         yield "broken", f"it names the record {name[:12]}, which is not there"
-    with refusals(folder.path):
-        strays = {path.stem for path in (folder.path / RECONSTRUCTIONS).glob("*")} - there
-        releases = any((folder.path / RELEASES).glob("*"))
+    strays = {path.stem for path in listed(folder.path / RECONSTRUCTIONS)} - there
+    releases = listed(folder.path / RELEASES)
     for name in sorted(strays):
         yield "broken", f"the reconstruction {name[:12]} belongs to no record"
     if told.kind == "attack" and releases:

@@ -17,9 +17,9 @@ from harness.api.errors import HarnessError, IntegrityError, UsageError
 from harness.boards.cells import cells_of, identity
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
-from harness.challenge.files import refusals
 from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.engines.observer import Observer
+from harness.store.paths import disk_errors, holding
 from harness.store.records import Records
 from harness.submissions import asked, membership
 from harness.submissions.cells import check_tracks
@@ -67,13 +67,16 @@ class Verifier:
         UsageError where there is nothing that can be verified.
         """
         path = Path(text)
-        with refusals(path):
+        with disk_errors(path):
             is_file, is_folder = path.is_file(), path.is_dir()
+            is_board, is_submission = (
+                (path / name).is_file() for name in (BOARD_FILE, SUBMISSION_FILE)
+            )
         if is_file:
             yield from self._at(path)
-        elif not is_folder or (path / BOARD_FILE).is_file():
+        elif not is_folder or is_board:
             yield from self._board(find_board(text))
-        elif (path / SUBMISSION_FILE).is_file():
+        elif is_submission:
             folder = SubmissionFolder(path)
             yield from self._submission(folder, self._board_of(folder))
         elif boards := _boards_below(path):
@@ -258,8 +261,7 @@ def _compared(record: RunRecord, other: RunRecord) -> Note:
 
 
 def _boards_below(path: Path) -> list[Path]:
-    with refusals(path):
-        return sorted(board.parent for board in path.glob(f"*/{BOARD_FILE}"))
+    return holding(path, BOARD_FILE)
 
 
 def _identities(folder: BoardFolder) -> set[str]:
@@ -292,7 +294,7 @@ def _is_report(path: Path) -> bool:
     """
     if path.suffix == ".json" and path.absolute().parent.name in ("records", "controls"):
         return path.absolute().parent.name == "controls"
-    with refusals(path):
+    with disk_errors(path):
         data = path.read_bytes()
     try:
         values = json.loads(data)
@@ -309,7 +311,7 @@ def _told_around(path: Path) -> Submission | None:
     """What the submission says that a report lies in, if it lies in one."""
     around = path.absolute().parents
     inside = len(around) > 1 and around[0].name == "controls"
-    with refusals(path):
+    with disk_errors(path):
         submitted = inside and (around[1] / SUBMISSION_FILE).is_file()
     return SubmissionFolder(around[1]).description if submitted else None
 
