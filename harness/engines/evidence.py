@@ -19,6 +19,9 @@ from harness.scoring.intervals import mean_intervals
 from harness.stages.judge import Judgement
 from harness.stages.view import MASKS, candidates
 
+OF_ROWS = frozenset({"weights", "signs", "pair_scores"})
+"""Claims that are about rows, one for each."""
+NO_ROWS = torch.empty(0, dtype=torch.int64)
 NONE = torch.empty(1, 0, 1)
 """Weights and sources where nothing was mixed."""
 
@@ -76,8 +79,8 @@ class Evidence:
         for name, claim in found.claims.items():
             if name in NAMES:
                 continue
-            count = len(claim) if claim.ndim else 1
-            merged |= findings({name: claim}, _named(found, count, rows), self.facts)
+            of = rows_of(name, claim, found.rows, rows) if name in OF_ROWS else NO_ROWS
+            merged |= findings({name: claim}, of, self.facts)
         return merged
 
     @property
@@ -172,11 +175,22 @@ def _checked_rows(rows: Tensor, count: int) -> Tensor:
     return rows
 
 
-def _named(found: Reconstruction, count: int, rows: int) -> Tensor:
-    """The rows that a claim is about: those named, if as many; else the first."""
-    if found.rows is not None and len(found.rows) == count:
-        return _checked_rows(found.rows, rows)
-    return torch.arange(min(count, rows))
+def rows_of(name: str, claim: Tensor, named: Tensor | None, count: int) -> Tensor:
+    """[m] the rows, of `count`, that a claim [m, ...] is about: those `named`, else the first.
+
+    CellFailed unless they are as many, and there; scores of pairs take much room, and may be of
+    the first of those named.
+    """
+    m = len(claim) if claim.ndim else 1
+    if named is None:
+        if m > count:
+            raise CellFailed(f"the attack claims {name} of {m} rows, and there are {count}")
+        return torch.arange(m)
+    if name == "pair_scores":
+        named = named[:m]
+    if len(named) != m:
+        raise CellFailed(f"the attack names {len(named)} rows and claims {name} of {m}")
+    return _checked_rows(named, count)
 
 
 def _prototypes(samples: Samples, classes: int) -> tuple[Tensor, Tensor]:

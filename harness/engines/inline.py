@@ -162,7 +162,7 @@ class Run:
             "privacy": privacy_of(judged),
             "by_image": self.court.by_image(main),
             "companions": companions,
-            "identification": judged.facts.get("identification"),
+            "identification": judged.facts["identification"],
             "findings": judged.facts["findings"],
             "diagnostics": attacked.facts["diagnostics"],
             "flags": (

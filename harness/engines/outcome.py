@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,7 +13,6 @@ from harness.api.errors import (
     HarnessError,
     NotApplicable,
     PluginError,
-    UsageError,
 )
 
 
@@ -32,9 +31,11 @@ class Outcome(BaseModel):
     seconds: float = 0.0
 
     def raised(self) -> HarnessError:
-        """A fatal error again, with its own class and exit code."""
-        found: Any = getattr(errors, self.kind, UsageError)
-        return found(self.error)  # type: ignore[no-any-return]
+        """A fatal error again, with its class and exit code; of an unknown class, with its name."""
+        found = getattr(errors, self.kind, None)
+        if isinstance(found, type) and issubclass(found, HarnessError):
+            return found(self.error)
+        return HarnessError(f"{self.kind}: {self.error}")
 
 
 def outcome_of(error: HarnessError) -> Outcome:

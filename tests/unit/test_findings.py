@@ -5,6 +5,7 @@ import torch
 from views import stream
 
 from harness.api import CellFailed
+from harness.engines.evidence import rows_of
 from harness.scoring.findings import Facts, findings
 from harness.scoring.identification import identification
 from harness.scoring.intervals import proportion_interval
@@ -128,3 +129,24 @@ def test_tests_of_one_pair_count_as_one():
     assert told.n == 5
     assert told.leaks
     assert not found("p_values", torch.tensor(0.5))["rejection_rate"].leaks
+
+
+def test_a_claim_is_of_the_rows_that_are_named_or_of_the_first() -> None:
+    claim = torch.tensor([0.6, 0.2])
+    assert rows_of("weights", claim, torch.tensor([2, 0]), 4).tolist() == [2, 0]
+    assert rows_of("weights", claim, None, 4).tolist() == [0, 1]
+    named = torch.tensor([3, 1, 0])
+    assert rows_of("pair_scores", torch.ones(2, 5, 5), named, 4).tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("named", "count", "told"),
+    [
+        (torch.tensor([2, 0, 1]), 4, "names 3 rows and claims weights of 2"),
+        (torch.tensor([2, 4]), 4, "not between 0 and 3"),
+        (None, 1, "claims weights of 2 rows, and there are 1"),
+    ],
+)
+def test_a_claim_of_other_rows_than_are_named_fails(named, count, told) -> None:
+    with pytest.raises(CellFailed, match=told):
+        rows_of("weights", torch.tensor([0.6, 0.2]), named, count)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +27,7 @@ from mutations import (
 )
 
 from harness.api import HarnessError, IntegrityError
-from harness.boards.cells import BoardCell, cells_of
+from harness.boards.cells import BoardCell
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import read_board
@@ -41,7 +40,7 @@ from harness.leaderboard.view import RowView
 from harness.record import VOLATILE, RunRecord, fingerprint, parse_record
 from harness.request import make_request
 from harness.store.records import Records
-from harness.submissions.description import FILE, read_submission
+from harness.submissions.description import FILE, protocol_of, read_submission
 from harness.submissions.folder import SubmissionFolder
 from harness.submissions.sums import faults
 from harness.submissions.verdict import exit_code
@@ -163,17 +162,19 @@ def unvarying(found: ControlReport) -> dict[str, Any]:
 
 @times(0.15)
 @given(data=st.data())
-def test_a_board_can_be_read_or_is_refused(
-    board: BoardFolder, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+def test_another_protocol_does_not_pass_for_the_one_that_was_filled(
+    board: BoardFolder, mine: SubmissionFolder, data: st.DataObject
 ) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    damaged = data.draw(damaged_text((board.path / BOARD_FILE).read_bytes()))
-    (folder / BOARD_FILE).write_bytes(damaged)
-    try:
-        found = cells_of(read_board(folder))
-    except HarnessError:
-        return
-    assert found or not tomllib.loads(damaged.decode())["tracks"]
+    path = board.path / BOARD_FILE
+    before, damaged = read_board(board.path), data.draw(damaged_text(path.read_bytes()))
+    with instead(path, path, damaged):
+        try:
+            passed = exit_code(verified(board.path)) == 0
+            after = read_board(board.path)
+        except HarnessError:
+            return
+    if passed:
+        assert protocol_of(after) == protocol_of(before)
 
 
 @times(0.15)
