@@ -64,6 +64,14 @@ def test_truth_at_a_stage_is_taken_and_ranks_nowhere(root):
     )
 
 
+def test_memberships_are_not_read_anew_beside_public_images(root):
+    """What labels do not tell of would be read as the images of other members."""
+    cross = judged(root, defense="instahide[k=4,scheme=cross]")
+    assert cross.diagnostics["reread"] == 0
+    inside = judged(root, defense="instahide[k=2]")
+    assert inside.diagnostics["reread"] > 0
+
+
 def test_masks_are_the_oracles_alone(root):
     options = {"attack": f"carlini[oracle=signs,{SMALL}]", "defense": "instahide[k=2]"}
     refused = record_of(root, **options)

@@ -390,6 +390,18 @@ def test_the_readme_quotes_what_true_clusters_give() -> None:
         assert f"{record.privacy['snr_db'].mean:.2f}" in README
 
 
+def test_a_flow_assigns_more_than_the_greedy_way() -> None:
+    ways: dict[tuple[str, str], float] = {}
+    for _, record in BY_CLUSTERS:
+        _, _, way = record.request.attack.partition("assign=")
+        if way and record.request.dataset == "fashion":
+            found = record.findings["encodings_assigned"].value
+            ways[record.request.defense, way.removesuffix("]")] = found
+            assert f"{100 * found:.1f}" in README
+    for defense in ("instahide[k=2]", "instahide[k=4,scheme=cross]"):
+        assert ways[defense, "flow"] > ways[defense, "greedy"]
+
+
 def test_clusters_cost_nothing_inside() -> None:
     """Within 1.5 dB of true clusters, in absolute values."""
     inside = {
