@@ -153,7 +153,8 @@ def _offer(
 ) -> Offer:
     able, met = ([g for g in line.groups if _counts(g)] for line in lines)
     leak = leading(row.leaks, metric) if metric else None
-    unknown = [] if leak else [_nothing_ran(met)]
+    unscored = f"nothing was scored by {metric} here" if able else _nothing_ran(met)
+    unknown = [] if leak else [unscored]
     assert row.accuracy is not None
     return Offer(
         board=board.name,

@@ -256,13 +256,15 @@ def _cell_flags(cell: Cell) -> tuple[Flag, ...]:
     return flags
 
 
-def uncounted(preset: str, threat_model: ThreatModel, attack: Resolved) -> tuple[Flag, ...]:
+def uncounted(
+    preset: str, threat_model: ThreatModel, attack: Resolved | None = None
+) -> tuple[Flag, ...]:
     """Why a result does not count, whatever it says: a quick look, or an attacker who is told."""
     flags = (QUICK_FLAG,) if preset == "quick" else ()
     if not threat_model.ranked:
         message = f"the threat model '{threat_model.name}' hands the attack the truth"
         flags = (*flags, Flag(name="unranked", message=message))
-    own = attack.config
+    own = attack.config if attack else None
     if isinstance(own, Config) and own.unranked():
         flags = (*flags, Flag(name="unranked", message=own.unranked()))
     return flags

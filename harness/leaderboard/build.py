@@ -24,7 +24,6 @@ def board_view(material: Material) -> BoardView:
     """All of a board, from its protocol, its records and the reports on its attacks' controls."""
     board, controls = material.board, Controls(material.controls)
     rows = shown(lines(material), controls)
-    groups = [group for each in rows for group in each.line.groups]
     return BoardView(
         name=board.name,
         title=board.title,
@@ -36,7 +35,7 @@ def board_view(material: Material) -> BoardView:
         claims=tuple(claim_view(claim, rows) for claim in board.claims),
         frozen=dict(board.frozen),
         records=len({each.record.id for each in material.kept}),
-        missing=sum(kept is None for group in groups for kept in group.seeds.values()),
+        missing=sum(each.view.missing for each in rows),
     )
 
 

@@ -27,8 +27,9 @@ def _lacking(view: BoardView) -> Iterator[str]:
     lacking = sum(row.missing > 0 for row in rows)
     if view.missing:
         have = "has" if view.missing == 1 else "have"
-        ranked = f"{lacking} of {counted(len(rows), 'row')} of defenses lack some and have no rank"
-        yield f"{counted(view.missing, 'cell')} of this board {have} not been run: {ranked}."
+        which = f"{lacking} of {counted(len(rows), 'row')} of defenses lack some and have no rank"
+        ranked = f": {which}" if lacking else ""
+        yield f"{counted(view.missing, 'cell')} of this board {have} not been run{ranked}."
 
 
 def _found(view: BoardView) -> tuple[str, ...]:

@@ -58,7 +58,11 @@ def of_counting(record: RunRecord) -> Iterator[Note]:
 def of_knowledge(record: RunRecord) -> Iterator[Note]:
     """The attack read what it reads of such a release, and knew what it is then granted."""
     cell = _planned(record)
-    if record.status != "ok" or cell is None or not cell.attacks:
+    if record.status != "ok" or cell is None:
+        return
+    if cell.reason is not None:
+        yield "broken", f"it has scores, and such a cell cannot be: {cell.reason}"
+    if not cell.attacks:
         return
     if record.release_kind != cell.kind:
         yield "broken", f"{record.release_kind} were released, and such a cell releases {cell.kind}"
@@ -82,12 +86,14 @@ def _planned(record: RunRecord) -> Cell | None:
 
 
 def _uncounted(record: RunRecord) -> list[str]:
-    """Why a record's result does not count; UsageError where its attack is not installed."""
+    """Why a record's result does not count; UsageError where that is its attack's to say."""
     from harness.evaluation import uncounted
     from harness.plan import one_attack
     from harness.registry import registry
 
     asked, known = record.request, registry()
+    model = known.threat_model(asked.threat_model)
+    if reasons := uncounted(asked.preset, model):
+        return [flag.message for flag in reasons]
     attack = one_attack(asked.attack, asked.preset, known)
-    flags = uncounted(asked.preset, known.threat_model(asked.threat_model), attack)
-    return [flag.message for flag in flags]
+    return [flag.message for flag in uncounted(asked.preset, model, attack)]

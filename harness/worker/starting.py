@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -70,6 +71,15 @@ class Child:
         self.stdin = stdin
         self.stdout = stdout
         self.number: int | None = None
+        self.why = GONE
+        """Why nobody knows how it ended, where nobody does."""
+        self._code: int | None = None
+
+    @property
+    def born(self) -> bool:
+        """Whether it has come to be; one that has not ends by itself once its pipes are closed."""
+        self._nursery.name_children(wait=False)
+        return self.number is not None
 
     @property
     def pid(self) -> int:
@@ -81,10 +91,12 @@ class Child:
 
     def wait(self) -> int | None:
         """Its exit code, once it has one; None where the nursery is gone."""
-        try:
-            return self._nursery.wait(self.pid)
-        except CellFailed:
-            return None
+        if self._code is None:
+            try:
+                self._code = self._nursery.wait(self.pid)
+            except CellFailed as error:
+                self.why = str(error)
+        return self._code
 
 
 class Nursery:
@@ -132,10 +144,10 @@ class Nursery:
             self._unnamed.append(child)
         return child
 
-    def name_children(self) -> None:
-        """Hear the numbers of all that were ordered."""
+    def name_children(self, *, wait: bool = True) -> None:
+        """Hear the numbers of all that were ordered, or of those that have come to be."""
         with self._lock:
-            while self._unnamed:
+            while self._unnamed and (wait or self._speaks()):
                 self._unnamed[0].number = self._answer()
                 self._unnamed.popleft()
 
@@ -147,17 +159,26 @@ class Nursery:
                 self._orders.send(str(child).encode())
             return self._answer()
 
+    def _speaks(self) -> bool:
+        """Whether there is an answer, or an end, to be heard at once."""
+        return self._orders.fileno() >= 0 and bool(select.select([self._orders], [], [], 0)[0])
+
     def _answer(self) -> int:
+        lost = GONE
         try:
             said = self._orders.recv(64)
+        except TimeoutError:
+            said, lost = b"", f"no process could be started within {START_SECONDS:g} s"
         except OSError:
             said = b""
         if not said:  # an answer that comes later would be taken for that to another question
             self._orders.close()
-            raise CellFailed(f"{GONE}\n{self._last_words()}".rstrip())
+            raise CellFailed(f"{lost}\n{self._last_words()}".rstrip())
         return int(said)
 
     def _last_words(self) -> str:
+        if self._log.closed:
+            return ""
         self._log.seek(0)
         return "\n".join(self._log.read().decode(errors="replace").splitlines()[-LOG_LINES:])
 

@@ -66,6 +66,22 @@ def test_an_attack_knew_what_it_is_granted() -> None:
     assert (outcome, "n_private, sources, weights" in told) == ("broken", True)
 
 
+def test_what_cannot_be_has_no_scores() -> None:
+    by_plan = ended("not_applicable", "'luo' reads encodings", "mixcon", "luo")
+    claimed = by_plan.model_copy(update={"status": "ok", "error": None})
+    outcomes = [(outcome, told) for outcome, told in of_knowledge(claimed)]
+    assert [outcome for outcome, _ in outcomes] == ["broken"]
+    assert "such a cell cannot be" in outcomes[0][1]
+
+
+def test_a_quick_look_does_not_count_whoever_looks() -> None:
+    """Of an attack that is not installed too."""
+    unknown = record(attack="sharpen", asked={"preset": "quick"})
+    assert list(of_counting(flagged(unknown))) == []
+    ((outcome, _),) = of_counting(flagged(record(attack="sharpen")))
+    assert outcome == "cannot"
+
+
 def test_a_result_that_is_left_out_for_nothing_is_a_gap() -> None:
     assert unproven(flagged(record()), board())
     assert not unproven(flagged(record(asked={"preset": "quick"})), board())

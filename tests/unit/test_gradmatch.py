@@ -229,6 +229,18 @@ class Changed(nn.Module):
         return self.how(self.layer, x)
 
 
+class Attending(nn.Module):
+    """A layer that gives a tuple."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        rows = x.flatten(2).mT
+        return self.attention(rows, rows, rows)[0].mT.view_as(x)
+
+
 class Standardised(nn.Conv2d):
     def forward(self, x):
         return self._conv_forward(x, self.weight - self.weight.mean(), self.bias)
@@ -246,6 +258,7 @@ TIED = nn.Conv2d(8, 8, 1)
         nn.GroupNorm(2, 8),
         nn.BatchNorm2d(8, track_running_stats=False),
         nn.BatchNorm2d(8, affine=False, track_running_stats=False),
+        nn.BatchNorm2d(8, affine=False),
         nn.Sequential(TIED, TIED),
         Standardised(8, 8, 3, 1, 1),
         nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 8, 3, 1, 1)),
@@ -255,6 +268,7 @@ TIED = nn.Conv2d(8, 8, 1)
         Changed(lambda layer, x: x * layer(torch.ones_like(x))),
         Changed(lambda layer, x: layer(torch.cat([x, x.flip(3)])).chunk(2)[0]),
         Changed(lambda layer, x: (y := layer(x)) - y.mean(0)),
+        Attending(),
         Changed(lambda layer, x: layer(x) + nn.functional.conv2d(x, layer.weight, padding=1)),
     ],
 )
@@ -262,6 +276,23 @@ def test_models_of_other_kinds_have_their_gradients_formed(layer):
     first, *rest = small()
     model, inputs, soft = exact(nn.Sequential(first, nn.Tanh(), layer, *rest))
     assert AngleByLayer.of(formed_of(model, inputs, soft), inputs[0]) is None
+
+
+def test_one_problem_is_compared_as_two():
+    first, *rest = small()
+    centred = Changed(lambda layer, x: (y := layer(x)) - 2 * y.mean(0))
+    model, inputs, soft = exact(nn.Sequential(first, centred, *rest))
+    assert AngleByLayer.of(formed_of(model, inputs[:1], soft[:1]), inputs[0]) is None
+
+
+def test_gradients_that_are_no_numbers_do_not_spoil_the_comparison():
+    model, inputs, soft = exact(small())
+    formed = formed_of(model, inputs, soft)
+    first = next(iter(formed.observed.gradients.values()))
+    first[0] = torch.nan
+    assert AngleByLayer.of(formed, inputs[0]) is not None
+    first[:] = torch.nan
+    assert AngleByLayer.of(formed, inputs[0]) is None
 
 
 @pytest.mark.parametrize("model", [small(norm=True), nn.Sequential(nn.Dropout(), *small())])

@@ -13,8 +13,9 @@ import pytest
 
 from harness.api import Budget
 from harness.api.errors import CellFailed
+from harness.worker import starting
 from harness.worker.process import AttackProcess, Workers
-from harness.worker.starting import GONE, NURSERIES
+from harness.worker.starting import GONE, NURSERIES, Child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nurseries are for Linux")
 
@@ -75,6 +76,53 @@ def test_an_attack_that_dies_says_how_and_the_next_is_well(workers: Workers) -> 
             process.ask(STRANGE, BUDGET, silent)
     with workers.take() as process:
         number(process)
+
+
+def test_several_deaths_are_told_apart_and_the_nursery_lives(workers: Workers) -> None:
+    workers.expected = 4
+    nurseries = set()
+    for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        with workers.take() as process:
+            nurseries.add(psutil.Process(number(process)).ppid())
+            os.kill(process._process.pid, how)
+            with pytest.raises(CellFailed, match=f"was killed by {how.name}"):
+                process.ask(STRANGE, BUDGET, silent)
+    with workers.take() as process:
+        nurseries.add(psutil.Process(number(process)).ppid())
+    assert len(nurseries) == 1
+
+
+def test_what_was_never_needed_is_closed_without_waiting_for_torch(tmp_path: Path) -> None:
+    made = Workers(tmp_path, threads=1)
+    made.warm()
+    spare = made._spare
+    assert spare is not None
+    assert isinstance(spare._process, Child)
+    assert not spare._process.born
+    made.close()
+    assert spare._process.number is None
+
+
+def test_one_that_starts_too_slowly_says_so(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "START_SECONDS", 0.01)
+    with (
+        workers.take() as process,
+        pytest.raises(CellFailed, match=r"no process could be started within 0\.01 s"),
+    ):
+        process.ask(STRANGE, BUDGET, silent)
+
+
+def test_a_nursery_that_cannot_start_says_why(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    with (
+        workers.take() as process,
+        pytest.raises(CellFailed, match=f"(?s){GONE}.*PYTHONHOME|{GONE}.*encodings"),
+    ):
+        process.ask(STRANGE, BUDGET, silent)
 
 
 def test_a_nursery_that_is_gone_is_replaced(workers: Workers) -> None:

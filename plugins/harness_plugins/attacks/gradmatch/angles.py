@@ -130,14 +130,15 @@ class AngleByLayer:
         observed = reference.observed
         if observed.kept is not None:
             return None
-        model = _without_in_place(reference.gradients.model)
-        layers = _layers(model, like, set(observed.gradients))
-        if layers is None:
-            return None
         squares = [g.flatten(1).square().sum(1) for g in observed.gradients.values()]
         norm = torch.stack(squares).sum(0).clamp(min=TINY).sqrt()
-        angle = cls(model, layers, observed, norm)
-        return angle if _agree(angle, reference, like) else None
+        model = _without_in_place(reference.gradients.model)
+        try:
+            layers = _layers(model, like, set(observed.gradients))
+            angle = None if layers is None else cls(model, layers, observed, norm)
+            return angle if angle is not None and _agree(angle, reference, like) else None
+        except RuntimeError:  # autograd's: a layer that the loss does not touch, inputs changed
+            return None
 
     @property
     def held(self) -> int:
@@ -207,7 +208,10 @@ def _agree(angle: AngleByLayer, reference: FormedDistance, like: Tensor) -> bool
 
     Weights used by a function, values changed in place, batches normalised as a whole, dropout.
     """
-    rows = torch.arange(min(2, len(angle.norm)), device=like.device)
+    usable = angle.norm.isfinite().nonzero().flatten()
+    if not len(usable):
+        return False
+    rows = usable[torch.arange(2, device=like.device).clamp(max=len(usable) - 1)]
     inputs = like.new_empty(len(rows), *like.shape)
     places = torch.arange(inputs.numel(), device=like.device, dtype=like.dtype)
     inputs = places.view_as(inputs).mul(_PATTERN).sin().requires_grad_()
@@ -237,28 +241,30 @@ def _own(module: nn.Module) -> list[str]:
 
 
 def _meet(model: nn.Module) -> bool:
-    """Whether some layer normalises by the batch that it sees."""
+    """Whether some layer normalises by the batch that it sees, or has no parameters to do it by."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-    return any(norm.training or norm.running_mean is None for norm in norms)
+    return any(n.training or n.running_mean is None or not n.affine for n in norms)
 
 
 def _layer(
     name: str, module: nn.Module, passed: list[tuple[Any, Tensor]], count: int
 ) -> Layer | None:
-    if len(passed) != 1:
+    if len(passed) != 1 or not all(isinstance(each, torch.Tensor) for each in passed[0]):
         return None
     entering, leaving = passed[0]
-    if entering is None or not (leaving.requires_grad and len(entering) == len(leaving) == count):
+    if not (leaving.requires_grad and len(entering) == len(leaving) == count):
         return None
     if type(module) is nn.BatchNorm2d:
-        return Norm(name, module) if module.affine else None
-    if type(module) is nn.Linear:
-        return Weighted.of(name, module, leaving) if leaving.ndim == 2 else None
-    if type(module) is nn.Conv2d:
-        plain = module.groups == 1 and module.padding_mode == "zeros"
-        plain = plain and not isinstance(module.padding, str)
-        return Weighted.of(name, module, leaving) if plain else None
-    return None
+        return Norm(name, module)
+    known = (type(module) is nn.Linear and leaving.ndim == 2) or _plain(module)
+    return Weighted.of(name, module, leaving) if known else None  # type: ignore[arg-type]
+
+
+def _plain(module: nn.Module) -> bool:
+    """Whether it is a convolution whose input is unfolded as torch does it."""
+    if type(module) is not nn.Conv2d or isinstance(module.padding, str):
+        return False
+    return module.groups == 1 and module.padding_mode == "zeros"
 
 
 def _passed(model: nn.Module, inputs: Tensor) -> tuple[Passed, Tensor]:
