@@ -216,8 +216,10 @@ def test_a_submission_elsewhere_names_its_board(
 def test_no_cell_is_answered_on_the_board_and_by_a_stranger(
     board: BoardFolder, mine: SubmissionFolder
 ) -> None:
-    taken = cells_of(board.board)[0]
-    mine.records.save(record_of(taken))
+    taken = record_of(cells_of(board.board)[0])
+    mine.records.save(taken)
+    assert "2 records are of one cell" not in verified(board.path)[-1].notes
+    mine.records.save(taken.model_copy(update={"verdict": "another"}).sealed())
     assert "2 records are of one cell" in verified(board.path)[-1].notes
 
 
