@@ -140,7 +140,7 @@ def test_a_mark_tells_its_numbers_and_leads_to_its_row(visit: Visit):
     assert lines[0] == "singmix[tau=1e-2]"
     assert "SNR gain +3.3 dB [+3.0, +3.6]" in lines
     mark.locator(".sign").click()
-    assert row(page, "singmix[tau=1e-2]").locator(".opened").is_visible()
+    row(page, "singmix[tau=1e-2]").locator(".opened").wait_for()
     page.mouse.move(0, 0)
     assert not page.get_by_role("tooltip").is_visible()
 
@@ -152,7 +152,7 @@ def test_a_mark_is_touched_once_to_read_it_and_twice_to_go_there(visit: Visit):
     assert page.get_by_role("tooltip").is_visible()
     assert page.evaluate("location.hash") == ""
     sign.tap()
-    assert page.evaluate("location.hash").startswith("#row-encodings-")
+    page.wait_for_url("**#row-encodings-*")
 
 
 def test_error_bars_do_not_keep_a_mark_from_its_reader(visit: Visit):
@@ -170,7 +170,7 @@ def test_an_address_opens_its_row(visit: Visit):
     page = visit("cifar10-v1/index.html")
     page.goto(page.url + "#row-encodings-mixup-k-4")
     page.reload()
-    assert row(page, "mixup[k=4]").locator(".opened").is_visible()
+    row(page, "mixup[k=4]").locator(".opened").wait_for()
 
 
 @pytest.mark.parametrize("path", ["index.html", "cifar10-v1/index.html", "paper-v1/index.html"])
