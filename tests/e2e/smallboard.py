@@ -61,7 +61,15 @@ def stored(cache: Path) -> int:
 
 def stations(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """The processes that do a run's steps."""
-    return [each for each in family(process) if "harness.engines.station" in each.cmdline()]
+    return [each for each in family(process) if "harness.engines.station" in command_of(each)]
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """What it was started with; nothing of one that has ended meanwhile."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def wait_for(process: subprocess.Popen[str], cache: Path, outcomes: int) -> None:
