@@ -21,6 +21,7 @@ from harness.provenance import code_state, package_versions
 from harness.record import RunRecord, Status, Used
 from harness.registry import registry
 from harness.request import PresetName, make_request
+from harness.scoring.findings import leaks_more
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
 from harness.scoring.verdict import ABSOLUTE
@@ -35,8 +36,7 @@ IDENTIFICATION = tuple(
     name.removesuffix("_ci") for name in Identification.model_fields if name.endswith("_ci")
 )
 """What a control may ask of an identification, as `identification.top1`."""
-ERRORS = frozenset({"weight_error", "share_error", "squared_error"})
-"""Findings of which less leaks more; of all others more does."""
+
 Direction = Literal["higher", "lower"]
 Outcome = Literal[Status, "unavailable"]
 """How a control's cell ended; `unavailable`: this machine lacks its data or a plugin."""
@@ -107,7 +107,7 @@ def direction(metric: str) -> Direction:
     known: dict[str, Direction] = {
         spec.name: spec.leaks_more for spec in registry().specs("metrics")
     }
-    return known.get(metric.removesuffix(ABSOLUTE), "lower" if metric in ERRORS else "higher")
+    return known.get(metric.removesuffix(ABSOLUTE), leaks_more(metric))
 
 
 def run_controls(

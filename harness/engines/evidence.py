@@ -13,7 +13,14 @@ from harness.engines.context import Context
 from harness.engines.owner import Owner
 from harness.rng import KeyedStream
 from harness.scoring.clusters import NAMES, ClusterFacts, cluster_findings
-from harness.scoring.findings import BatchFacts, Facts, Finding, batch_findings, findings
+from harness.scoring.findings import (
+    BatchFacts,
+    Facts,
+    Finding,
+    batch_findings,
+    findings,
+    leaks_more,
+)
 from harness.scoring.identification import Identification, identification
 from harness.scoring.intervals import mean_intervals
 from harness.stages.judge import Judgement
@@ -145,7 +152,8 @@ class Evidence:
         guess = splits.scale.clamp(mean.expand(len(error), *splits.shape))
         truth = splits.private[: len(error)].standardised(splits.scale).images
         chance = float((guess - truth).square().mean())
-        found = {"squared_error": self._mean(error, chance, "lower", "error")}
+        side = leaks_more("squared_error")
+        found = {"squared_error": self._mean(error, chance, side, "error")}
         if self.facts.signs is None:
             return found
         told = splits.scale.standardise(judgement.images.cpu()).sign() == truth.sign()

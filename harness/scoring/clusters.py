@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.api import CellFailed, Stream
-from harness.scoring.findings import Finding
+from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.intervals import mean_intervals
 
 if TYPE_CHECKING:
@@ -298,7 +298,8 @@ def _share_error(read: _Read, shares: Tensor, facts: ClusterFacts) -> dict[str, 
     true = facts.weights[row, place].double()
     error = (shares.cpu().double()[row, slot] - true).abs()
     chance = float((_told_by_labels(facts)[row, place] - true).abs().mean())
-    return {"share_error": _mean(error, chance, facts.stream, "shares", "lower")}
+    side = leaks_more("share_error")
+    return {"share_error": _mean(error, chance, facts.stream, "shares", side)}
 
 
 def _told_by_labels(facts: ClusterFacts) -> Tensor:

@@ -19,6 +19,13 @@ LEVEL = 0.05
 """Tests are held to this level."""
 BY_IMAGES = frozenset({"squared_error", "image_sign_accuracy"})
 """Findings that say of images what metrics say too."""
+ERRORS = frozenset({"weight_error", "share_error", "squared_error"})
+"""Findings of which less leaks more; of all others more does."""
+
+
+def leaks_more(name: str) -> Literal["higher", "lower"]:
+    """In which direction a finding is worse for the owner."""
+    return "lower" if name in ERRORS else "higher"
 
 
 class Finding(BaseModel):
@@ -196,7 +203,7 @@ def _weights(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
     constant = float((true - true.median()).abs().mean())
     found = {
         "weight_error": Finding(
-            value=error, ci=ci, chance=constant, leaks_more="lower", n=len(rows)
+            value=error, ci=ci, chance=constant, leaks_more=leaks_more("weight_error"), n=len(rows)
         )
     }
     own, other = claim - claim.mean(), true - true.mean()

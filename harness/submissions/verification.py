@@ -124,9 +124,11 @@ class Verifier:
         for each in strangers:
             yield from self._nested(each, folder)
         own = {path.name for path in paths}  # a record handed in once more is the same one
-        handed = ([p for p in _records_of(each) if p.name not in own] for each in strangers)
-        read = zip(strangers, handed, strict=True)
-        submitted = [cell for each, others in read for cell in _requested(each, others)]
+        submitted = [
+            cell
+            for each in strangers
+            for cell in _requested(each, (p for p in _records_of(each) if p.name not in own))
+        ]
         notes = membership.of_board(_requested(folder, paths), submitted, wanted)
         yield verdict("board", folder.path, folder.board.title, notes)
 

@@ -20,15 +20,7 @@ import psutil
 from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
-from harness.worker.starting import (
-    GONE,
-    LOG_LINES,
-    NURSERIES,
-    START_SECONDS,
-    Child,
-    Started,
-    alone,
-)
+from harness.worker.starting import LOG_LINES, NURSERIES, START_SECONDS, Started, alone
 
 LOOK_EVERY = 0.2
 
@@ -78,7 +70,7 @@ class AttackProcess:
                     pipe.close()
 
     def _kill(self) -> None:
-        if isinstance(self._process, Child) and not self._process.born:
+        if not self._process.born:
             return
         family = self._family()
         with contextlib.suppress(ProcessLookupError):
@@ -169,7 +161,7 @@ class AttackProcess:
     def _death(self) -> str:
         code = self._process.wait()
         if code is None:
-            return self._process.why if isinstance(self._process, Child) else GONE
+            return self._process.why
         if code < 0:
             return f"the attack's process was killed by {signal.Signals(-code).name}"
         return f"the attack's process ended with exit code {code}"

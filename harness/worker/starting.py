@@ -29,7 +29,17 @@ GONE = "the process that starts attacks' processes is gone"
 
 
 class Started(Protocol):
-    """A process: its number, its streams, and how it ends."""
+    """A process: its number, its streams, and how it ends.
+
+    `why` says why nobody knows how, where nobody does.
+    """
+
+    why: str
+
+    @property
+    def born(self) -> bool:
+        """Whether it has come to be; one that has not ends by itself once its pipes are closed."""
+        ...
 
     @property
     def pid(self) -> int:
@@ -51,9 +61,16 @@ class Started(Protocol):
         ...
 
 
+class Alone(subprocess.Popen[bytes]):
+    """A process of one's own: it is there at once, and how it ended is known."""
+
+    born = True
+    why = ""
+
+
 def alone(log: IO[bytes], threads: int) -> Started:
     """A process that imports all it needs by itself."""
-    return subprocess.Popen(
+    return Alone(
         [sys.executable, "-m", "harness.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -72,12 +89,11 @@ class Child:
         self.stdout = stdout
         self.number: int | None = None
         self.why = GONE
-        """Why nobody knows how it ended, where nobody does."""
         self._code: int | None = None
 
     @property
     def born(self) -> bool:
-        """Whether it has come to be; one that has not ends by itself once its pipes are closed."""
+        """Whether the nursery has said so."""
         self._nursery.name_children(wait=False)
         return self.number is not None
 

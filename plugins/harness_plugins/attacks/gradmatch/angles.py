@@ -159,7 +159,7 @@ class AngleByLayer:
             each = [passed[layer.name][0] for layer in self.layers]
             pulls = torch.autograd.grad(loss, [leaving for _, leaving in each], create_graph=wanted)
         with torch.set_grad_enabled(wanted):
-            dot, square = self._products([entering for entering, _ in each], pulls)
+            dot, square = self._summed_products([entering for entering, _ in each], pulls)
             moments = {
                 layer.name: _moments(entering, problems)
                 for layer, (entering, _) in zip(self.layers, each, strict=True)
@@ -167,7 +167,7 @@ class AngleByLayer:
             }
             return 1 - dot * square.clamp(min=TINY).rsqrt() / self.norm, moments
 
-    def _products(self, entering: list[Tensor], pulls: tuple[Tensor, ...]) -> Products:
+    def _summed_products(self, entering: list[Tensor], pulls: tuple[Tensor, ...]) -> Products:
         each, observed = zip(self.layers, entering, pulls, strict=True), self.observed.gradients
         return _summed([layer.products(a, pull, observed) for layer, a, pull in each])
 
@@ -233,15 +233,15 @@ def _layers(model: nn.Module, like: Tensor, names: set[str]) -> tuple[Layer, ...
             return None
         layers.append(layer)
     owned = {f"{layer.name}.{kind}" for layer in layers for kind in _own(layer.module)}
-    return tuple(layers) if owned == names and not _meet(model) else None
+    return tuple(layers) if owned == names and not _norms_of_batches(model) else None
 
 
 def _own(module: nn.Module) -> list[str]:
     return [name for name, _ in module.named_parameters(recurse=False)]
 
 
-def _meet(model: nn.Module) -> bool:
-    """Whether some layer normalises by the batch that it sees, or has no parameters to do it by."""
+def _norms_of_batches(model: nn.Module) -> bool:
+    """Whether some BatchNorm is no `Norm`: it goes by its batch, or has no parameters."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     return any(n.training or n.running_mean is None or not n.affine for n in norms)
 
