@@ -76,11 +76,16 @@ def singmix() -> Iterator[Cell]:
 
 
 def moved() -> Iterator[Cell]:
-    """Luo's own setting, with many encodings of an image and with few."""
+    """Luo's own setting, with many encodings of an image and with few; then longer training."""
+    defense = "instahide[k=2,augment=affine]"
     for dataset in DATASETS:
         for attack in ("carlini", "luo", "luo[similarity=classwise]"):
             for count in (50, 10):
-                yield Cell(dataset, "instahide[k=2,augment=affine]", attack, {"rounds": count})
+                yield Cell(dataset, defense, attack, {"rounds": count})
+    for dataset, steps, counts in (("fashion", 2500, (50,)), ("cifar10", 1200, (50, 10))):
+        for count in counts:
+            attack = f"luo[similarity=classwise,compare_steps={steps}]"
+            yield Cell(dataset, defense, attack, {"rounds": count})
 
 
 def oracle() -> Iterator[Cell]:
