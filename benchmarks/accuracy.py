@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness import evaluate
-from harness.record import RunRecord
+from harness.store.record import RunRecord
 
 Row = tuple[str, RunRecord]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness import evaluate
-from harness.record import RunRecord
+from harness.store.record import RunRecord
 
 TAUS = ("1e0", "1e-1", "1e-2", "1e-3", "1e-4", "1e-6")
 STANDARD: dict[str, Any] = {"preset": "standard", "dataset": "cifar10", "metrics": "snr_db"}

@@ -32,8 +32,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from harness.api import Budget, Channel, Encoder, Samples, View
+from harness.asking.registry import load_factory, registry
 from harness.assets.lookup import folder
-from harness.registry import load_factory, registry
 from harness.rng import KeyedStream, board_key
 from harness.scoring.clusters import ClusterFacts, cluster_findings
 from harness.scoring.findings import Finding

@@ -36,8 +36,8 @@ from mixcon_tables import kept
 
 from harness import evaluate
 from harness.api import HarnessError
-from harness.record import RunRecord
 from harness.scoring.summary import MetricScore
+from harness.store.record import RunRecord
 
 Row = dict[str, Any]
 

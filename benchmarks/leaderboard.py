@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.record import RunRecord, parse_record
-from harness.request import make_request
+from harness.asking.request import make_request
+from harness.store.record import RunRecord, parse_record
 
 ROOT = Path(__file__).parents[1]
 DEFENSES = [f"mixup[k={k}]" for k in range(2, 12)] + [f"singmix[tau=1e-{t}]" for t in range(10)]

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import evaluate
-from harness.record import RunRecord
+from harness.store.record import RunRecord
 from harness.store.records import Records
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from harness import evaluate
-from harness.record import RunRecord
+from harness.store.record import RunRecord
 
 TAUS = ("1e0", "1e-1", "1e-2", "1e-3", "1e-4", "1e-5", "1e-6")
 PAPER = {

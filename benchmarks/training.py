@@ -30,12 +30,12 @@ from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import Config, Recipe, Stage
+from harness.asking.registry import load_factory, registry
+from harness.asking.selector import parse_one, resolve
 from harness.assets.lookup import folder
-from harness.registry import load_factory, registry
 from harness.rng import KeyedStream
-from harness.selector import parse_one, resolve
-from harness.stages.stack import Stack
-from harness.stages.training import fit, fresh
+from harness.running.stack import Stack
+from harness.running.training import fit, fresh
 from harness.store.paths import cache_root
 from harness_plugins.datasets.fashion_mini import FASHION_MINI
 from harness_plugins.datasets.fashion_mini.dataset import FashionMini

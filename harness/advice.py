@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import UsageError, nearest
-from harness.leaderboard.build import shown
-from harness.leaderboard.groups import lines
-from harness.leaderboard.leading import leading, ranking
-from harness.leaderboard.rows import ranked
-from harness.leaderboard.trust import Controls
-from harness.leaderboard.view import Leak, Notice, Number
+from harness.results.build import shown
+from harness.results.groups import lines
+from harness.results.leading import leading, ranking
+from harness.results.rows import ranked
+from harness.results.trust import Controls
+from harness.results.view import Leak, Notice, Number
 
 if TYPE_CHECKING:
     from harness.boards.protocol import Board, Track
-    from harness.leaderboard.groups import Group, Line
-    from harness.leaderboard.material import Material
-    from harness.leaderboard.view import RowView
+    from harness.results.groups import Group, Line
+    from harness.results.material import Material
+    from harness.results.view import RowView
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,21 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import AssetUnavailable, IntegrityError, UsageError, nearest
 from harness.api.specs import AttackSpec, Control
-from harness.engines.observer import Observer
-from harness.evaluation import equip, evaluate
-from harness.keys import canonical_json, plugin_identity, plugin_source, sha256_of
-from harness.plan import plan
-from harness.provenance import code_state, package_versions
-from harness.record import RunRecord, Status, Used
-from harness.registry import registry
-from harness.request import PresetName, make_request
+from harness.asking.plan import plan
+from harness.asking.registry import registry
+from harness.asking.request import PresetName, make_request
+from harness.asking.selector import Resolved, parse_one, resolve
+from harness.running.evaluation import equip, evaluate
+from harness.running.keys import plugin_identity, plugin_source
+from harness.running.observer import Observer
 from harness.scoring.findings import leaks_more
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
 from harness.scoring.verdict import ABSOLUTE
-from harness.selector import Resolved, parse_one, resolve
+from harness.store.canonical import canonical_json, sha256_of
 from harness.store.paths import cache_root, disk_errors, write_atomically
+from harness.store.provenance import code_state, package_versions
+from harness.store.record import RunRecord, Status, Used
 from harness.store.records import MALFORMED
 
 SCHEMA = "encoding-harness/control/1"

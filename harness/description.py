@@ -9,8 +9,8 @@ from harness.api.data import Samples
 from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ThreatModel
 from harness.api.specs import AttackSpec, Control, DefenseSpec, Spec, Stage
-from harness.registry import KINDS, Registered, load_factory, registry
-from harness.selector import Resolved, parse_one, resolve
+from harness.asking.registry import KINDS, Registered, load_factory, registry
+from harness.asking.selector import Resolved, parse_one, resolve
 
 ANALYSED = 2000
 """Private images that an analysis looks at, where the user names no number."""
@@ -116,8 +116,8 @@ def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict
     Raises CellFailed where the dataset's or the defense's plugin fails at it.
     """
     resolved = _encoding_defense(text)
-    from harness.engines.context import plugin_boundary  # torch, once the question makes sense
     from harness.rng import KeyedStream, owner_key
+    from harness.running.context import plugin_boundary  # torch, once the question makes sense
 
     private = _private_images(dataset, count, seed)
     stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")
@@ -143,9 +143,9 @@ def _built(kind: str, resolved: Resolved) -> Any:
 def _private_images(dataset: str, count: int | None, seed: int) -> Samples:
     """Standardised private images, the first of those that `evaluate` draws with this seed."""
     from harness.assets.lookup import folder
-    from harness.engines.context import plugin_boundary
     from harness.rng import KeyedStream, board_key
-    from harness.stages.load import SplitSizes, load
+    from harness.running.context import plugin_boundary
+    from harness.running.load import SplitSizes, load
     from harness.store import cache_root
 
     chosen = parse_one(dataset)

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.asking.selector import parse_stack
 from harness.boards.protocol import Board
-from harness.checks import Flag
 from harness.control import ControlReport, ControlResult
-from harness.leaderboard.material import Kept, Material, Reported
-from harness.record import RunRecord, Used
-from harness.registry import registry
-from harness.request import make_request
+from harness.results.material import Kept, Material, Reported
 from harness.rng import KeyedStream, board_key
+from harness.running.utility import Accuracy, Utility
 from harness.scoring.by_image import by_image
+from harness.scoring.flag import Flag
 from harness.scoring.intervals import proportion_interval
 from harness.scoring.summary import Values, summarise
-from harness.selector import parse_stack
-from harness.stages.utility import Accuracy, Utility
+from harness.store.record import RunRecord, Used
 
 OPTIONS: dict[str, Any] = {
     "dataset": "fashion-mini",

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from harness.api.errors import UsageError
-from harness.registry import KINDS, NAME, registry
+from harness.asking.registry import KINDS, NAME, registry
 
 Kind = Literal["defense", "attack"]
 

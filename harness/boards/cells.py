@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.api.errors import UsageError
+from harness.asking.request import Request, make_request
+from harness.asking.selector import expand
 from harness.boards.protocol import Attacks, Board, Track
-from harness.keys import sha256_of
-from harness.request import Request, make_request
-from harness.selector import expand
+from harness.store.canonical import sha256_of
 
 
 @dataclass(frozen=True)

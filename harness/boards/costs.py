@@ -7,8 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.record import RunRecord, Used
-    from harness.request import Request
+    from harness.asking.request import Request
+    from harness.store.record import RunRecord, Used
 
 OF_STEPS = {"train": "training", "reference": "training unprotected", "release": "release"}
 """Which time of a record is that of a step that is not an attack's."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from harness.api.errors import IntegrityError, UsageError, nearest
 from harness.boards.cells import identity
 from harness.boards.protocol import FILE, Board, read_board
-from harness.keys import canonical_json, sha256_of
+from harness.store.canonical import canonical_json, sha256_of
 from harness.store.paths import disk_errors, holding, listed, write_atomically
 from harness.store.records import Records
 
 if TYPE_CHECKING:
     from harness.control import ControlReport
-    from harness.record import RunRecord
+    from harness.store.record import RunRecord
 
 BOARDS = Path("leaderboards")
 """Where boards are looked for by name: below the current folder."""

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import UsageError
+from harness.asking.plan import Cell, plan
+from harness.asking.selector import parse_stack
 from harness.boards.cells import cells_of
 from harness.boards.protocol import FILE, Board, read_board
-from harness.keys import sha256_of
-from harness.plan import Cell, plan
-from harness.selector import parse_stack
+from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, write_atomically
 
 if TYPE_CHECKING:
     from harness.api.assets import Asset
-    from harness.record import RunRecord
-    from harness.registry import Registry
-    from harness.request import Request
-    from harness.selector import Resolved
+    from harness.asking.registry import Registry
+    from harness.asking.request import Request
+    from harness.asking.selector import Resolved
+    from harness.store.record import RunRecord
 
 HEADING = "[frozen]"
 COMMENT = (

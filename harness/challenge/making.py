@@ -13,6 +13,10 @@ from typing import Any
 
 from harness.api import Release, ReleaseKind, Splits, UsageError
 from harness.api.specs import Stage
+from harness.asking.plan import Cell, plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.asking.selector import Resolved
 from harness.challenge.files import sha256_of_file
 from harness.challenge.layout import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
 from harness.challenge.opening import SALT_BYTES, Truth, checks, write_truth
@@ -26,19 +30,16 @@ from harness.challenge.pack import (
     describe,
 )
 from harness.challenge.pool import choose, draw, pool_sha256
-from harness.engines.context import Context, plugin_boundary
-from harness.engines.observer import Observer
-from harness.evaluation import check_machine, equip, fingerprint
-from harness.keys import Keys, sha256_of
-from harness.plan import Cell, plan
-from harness.registry import registry
-from harness.request import make_request
 from harness.rng import KeyedStream
-from harness.selector import Resolved
-from harness.stages.release import ReleaseProtocol, release
-from harness.stages.stack import Stack
+from harness.running.context import Context, plugin_boundary
+from harness.running.evaluation import check_machine, equip, fingerprint
+from harness.running.keys import Keys
+from harness.running.observer import Observer
+from harness.running.release import ReleaseProtocol, release
+from harness.running.stack import Stack
 from harness.store import Store, cache_root
 from harness.store.artifacts import save_tensors
+from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors
 
 KEY_BYTES = 32

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from harness.api import Samples, Splits, Stream, UsageError
-from harness.engines.context import Context, plugin_boundary
-from harness.selector import Resolved
-from harness.stages.load import SplitSizes, load
+from harness.asking.selector import Resolved
+from harness.running.context import Context, plugin_boundary
+from harness.running.load import SplitSizes, load
 
 
 def draw(context: Context, public: int) -> Splits:

@@ -8,16 +8,16 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.api import IntegrityError, Splits, UsageError
+from harness.asking.plan import Cell, plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.asking.selector import Resolved
 from harness.challenge.pack import Named, Statement
 from harness.challenge.pool import draw, pool_sha256
-from harness.engines.context import Context
-from harness.engines.observer import Observer
-from harness.evaluation import check_machine, equip
-from harness.keys import Keys
-from harness.plan import Cell, plan
-from harness.registry import registry
-from harness.request import make_request
-from harness.selector import Resolved
+from harness.running.context import Context
+from harness.running.evaluation import check_machine, equip
+from harness.running.keys import Keys
+from harness.running.observer import Observer
 from harness.store import Store, cache_root
 
 

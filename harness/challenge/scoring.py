@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.api import AssetFolder, HarnessError, Metric, Samples, Scene
+from harness.asking.registry import load_factory, registry
 from harness.challenge.measures import (
     LEAKS_MORE,
     Compare,
@@ -23,7 +24,6 @@ from harness.challenge.opening import Truth, open_truth
 from harness.challenge.pack import Description, read_pack
 from harness.challenge.public import public_splits
 from harness.challenge.submission import Submission, placed, read_submission
-from harness.registry import load_factory, registry
 from harness.rng import KeyedStream, board_key
 from harness.scoring.nulls import COLOUR, Nulls, make_nulls, match_nulls
 from harness.scoring.summary import MetricScore, Values, summarise

@@ -23,21 +23,21 @@ from harness.api import (
     Splits,
     UsageError,
 )
+from harness.asking.plan import AttackPlan
+from harness.asking.registry import registry
+from harness.asking.selector import parse_one
 from harness.challenge.pack import Pack, Statement, read_pack
 from harness.challenge.public import drawn, stranger
 from harness.challenge.submission import IMAGES, ROWS, TARGETS
-from harness.engines.attacker import Attacker, desks
-from harness.engines.codec import unpack_attacked
-from harness.engines.context import Context
-from harness.engines.observer import Observer
-from harness.engines.owner import Owner
-from harness.keys import Keys
-from harness.plan import AttackPlan
-from harness.registry import registry
-from harness.selector import parse_one
+from harness.running.attacker import Attacker, desks
+from harness.running.codec import unpack_attacked
+from harness.running.context import Context
+from harness.running.keys import Keys
+from harness.running.observer import Observer
+from harness.running.owner import Owner
+from harness.sandbox.process import Workers
 from harness.store.artifacts import save_tensors
 from harness.store.paths import disk_errors, scratch_folder, sweep
-from harness.worker.process import Workers
 
 THREAT_MODEL = "released"
 """What a pack publishes is what this threat model grants."""

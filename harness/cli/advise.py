@@ -55,7 +55,7 @@ def command(
     """
     from harness.advice import advise
     from harness.boards.folder import every_board, find_board
-    from harness.leaderboard.material import gathered
+    from harness.results.material import gathered
 
     folders = [find_board(name) for name in boards] if boards else every_board()
     wish = _wish(dataset, min_accuracy, attacker, metric)
@@ -71,7 +71,7 @@ def command(
 def _wish(dataset: str, min_accuracy: float, attacker: str, metric: str | None) -> Wish:
     from harness.advice import Wish
     from harness.api.errors import UsageError
-    from harness.registry import registry
+    from harness.asking.registry import registry
 
     model = registry().threat_model(attacker)
     if not model.ranked:
@@ -92,7 +92,7 @@ def _lines(advice: Advice) -> Iterator[str]:
 
 
 def _offer(offer: Offer, before: str = "") -> Iterator[str]:
-    from harness.leaderboard.numerals import gained, metric_name, share
+    from harness.results.numerals import gained, metric_name, share
 
     yield f"{before}{offer.defense}  ({offer.board}: {offer.title})"
     kept = f", {share(offer.retained)} of that without protection" if offer.retained else ""

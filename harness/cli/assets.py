@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _known() -> dict[str, Asset]:
-    from harness.registry import registry
+    from harness.asking.registry import registry
 
     return registry().assets()
 

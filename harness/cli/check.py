@@ -66,7 +66,7 @@ def command(
 
 
 def _print_json(report: Report) -> None:
-    from harness.keys import canonical_json
+    from harness.store.canonical import canonical_json
 
     click.echo(canonical_json(report.values()))
 

@@ -92,9 +92,9 @@ def _of_board(
 ) -> tuple[list[str], list[str], dict[str, Any]]:
     """The attacks of a board that declare controls, those that do not, and the board's options."""
     from harness.api.errors import UsageError
+    from harness.asking.registry import registry
+    from harness.asking.selector import parse_one
     from harness.boards.cells import cells_of
-    from harness.registry import registry
-    from harness.selector import parse_one
 
     if attacks or every or given:
         raise UsageError("A board says which attacks it has, and how: --board stands alone.")
@@ -110,9 +110,9 @@ def _chosen(
 ) -> tuple[list[str], list[str]]:
     """Attacks to run, all of them known to be sound before the first runs; and those without."""
     from harness.api.errors import UsageError
+    from harness.asking.registry import registry
+    from harness.asking.request import make_request
     from harness.control import controlled
-    from harness.registry import registry
-    from harness.request import make_request
 
     if every == bool(attacks):
         raise UsageError("Name attacks, or say --all: one of the two.")
@@ -133,7 +133,7 @@ def _watching(silent: bool) -> Any:
 
 
 def _print_json(reports: list[ControlReport], undeclared: list[str], passed: bool) -> None:
-    from harness.keys import canonical_json
+    from harness.store.canonical import canonical_json
 
     values = {
         "passed": passed,

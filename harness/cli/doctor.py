@@ -48,7 +48,7 @@ def _print(finding: Finding, verbose: bool) -> None:
 
 
 def _declarations() -> list[Finding]:
-    from harness.registry import registry
+    from harness.asking.registry import registry
 
     known = registry()
     broken = [Finding(str(p.origin), False, p.message, p.detail) for p in known.problems]
@@ -61,7 +61,7 @@ def _factories() -> list[Finding]:
     from importlib.util import find_spec
 
     from harness.api.errors import PluginError
-    from harness.registry import load_factory, registry
+    from harness.asking.registry import load_factory, registry
 
     if find_spec("torch") is None:
         return [Finding("torch", False, "not installed: nothing but stored records can be shown")]
@@ -77,7 +77,12 @@ def _factories() -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    from harness.provenance import available_threads, device_class, package_versions, python_version
+    from harness.store.provenance import (
+        available_threads,
+        device_class,
+        package_versions,
+        python_version,
+    )
 
     versions = ", ".join(f"{name} {version}" for name, version in package_versions().items())
     machine = f"device {device_class('auto')}, {available_threads()} threads"
@@ -86,8 +91,8 @@ def _packages() -> list[Finding]:
 
 def _assets() -> list[Finding]:
     from harness.api.errors import AssetUnavailable, IntegrityError
+    from harness.asking.registry import registry
     from harness.assets.lookup import locate
-    from harness.registry import registry
     from harness.store import cache_root
 
     findings = []

@@ -100,7 +100,7 @@ def command(
     secret = read_key(owner_key) if owner_key else None
     if dry_run:
         return _dry_run(given, secret, force, as_json)
-    from harness.evaluation import evaluate
+    from harness.running.evaluation import evaluate
 
     watching = observer(quiet=quiet or as_json or not sys.stderr.isatty())
     with watching:
@@ -123,7 +123,7 @@ def _print(record: Any, as_json: bool) -> None:
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    from harness.request import read_config
+    from harness.asking.request import read_config
 
     return read_config(path)
 
@@ -143,7 +143,7 @@ def read_key(path: Path) -> bytes:
 
 def _dry_run(given: dict[str, Any], secret: bytes | None, force: str | None, as_json: bool) -> int:
     """Print the plan: channels, stages, and which of them are stored."""
-    from harness.evaluation import dry_run
+    from harness.running.evaluation import dry_run
 
     foreseen = dry_run(owner_key=secret, force=force, **given)
     if as_json:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.boards.folder import BoardFolder
-    from harness.leaderboard.report import Report
-    from harness.leaderboard.view import BoardView
+    from harness.drawing.report import Report
+    from harness.results.view import BoardView
 
 
 @click.group(
@@ -36,8 +36,8 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     Without a name: of every board below leaderboards/. The index over them follows either way.
     What is right already is left alone.
     """
-    from harness.keys import canonical_json
-    from harness.leaderboard.publishing import files_of, write
+    from harness.drawing.publishing import files_of, write
+    from harness.store.canonical import canonical_json
 
     views = [(folder.path, _view(folder)) for folder in _folders(boards)]
     written = [path for place, view in views for path in write(place, files_of(view))]
@@ -54,7 +54,7 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
 def _indexed(built: Sequence[tuple[Path, BoardView]]) -> list[Path]:
     """Write the index over all boards below leaderboards/, if one of these lies there."""
     from harness.boards.folder import every_board
-    from harness.leaderboard.publishing import index_of, write
+    from harness.drawing.publishing import index_of, write
 
     known = {path.resolve(): view for path, view in built}
     root = _root().resolve()
@@ -78,14 +78,14 @@ def _root() -> Path:
 
 
 def _view(folder: BoardFolder) -> BoardView:
-    from harness.leaderboard.build import board_view
-    from harness.leaderboard.material import gathered
+    from harness.results.build import board_view
+    from harness.results.material import gathered
 
     return board_view(gathered(folder))
 
 
 def _summary(view: BoardView) -> str:
-    from harness.leaderboard.numerals import counted
+    from harness.results.numerals import counted
 
     rows = [row for track in view.tracks for row in track.rows]
     ranked = sum(bool(row.rank) for row in rows)
@@ -106,8 +106,8 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     the board froze, and sum up its own scores. Exits 3 and lists what does not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
-    from harness.keys import canonical_json
-    from harness.leaderboard.report import checked, checked_index
+    from harness.drawing.report import checked, checked_index
+    from harness.store.canonical import canonical_json
 
     found = [checked(folder) for folder in _folders(boards)]
     reports = [report for report, _ in found]
@@ -122,7 +122,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
 
 
 def _print_reports(reports: Sequence[Report], complete: bool) -> None:
-    from harness.leaderboard.numerals import counted
+    from harness.results.numerals import counted
 
     for report in reports:
         for fault in report.faults:
@@ -142,10 +142,10 @@ def freeze(board: str, as_json: bool) -> None:
     Plugins with their versions and options, metrics, and the data's digests. From then on nobody
     can fill the board with anything else.
     """
+    from harness.asking.registry import registry
     from harness.boards.folder import find_board
     from harness.boards.freezing import freeze as write
-    from harness.keys import canonical_json
-    from harness.registry import registry
+    from harness.store.canonical import canonical_json
 
     folder = find_board(board)
     found = write(folder.path, registry())

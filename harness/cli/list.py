@@ -13,7 +13,7 @@ import click
 from harness.cli.options import epilog, json_option
 
 if TYPE_CHECKING:
-    from harness.registry import Registry
+    from harness.asking.registry import Registry
 
 KINDS = ("defenses", "attacks", "datasets", "metrics", "victims", "spaces", "threat_models")
 
@@ -41,7 +41,7 @@ def command(kind: str | None, as_json: bool) -> None:
 
 
 def _registry() -> Registry:
-    from harness.registry import registry
+    from harness.asking.registry import registry
 
     return registry()
 

@@ -16,8 +16,8 @@ from harness.cli.options import epilog, json_option
 if TYPE_CHECKING:
     from harness.boards.cells import BoardCell
     from harness.boards.folder import BoardFolder
-    from harness.matrix import Foreseen
-    from harness.record import RunRecord
+    from harness.scheduling.matrix import Foreseen
+    from harness.store.record import RunRecord
 
 GIVEN = {"defense": str, "attack": str, "dataset": str, "seed": int}
 """Options that may be given several times, each a grid, and what each of them is."""
@@ -83,7 +83,7 @@ def command(
     unavailable (its data is not here), done, failed, or impossible, with the reason. Exits 1 if a
     cell failed.
     """
-    from harness.matrix import check_here, foresee, to_do
+    from harness.scheduling.matrix import check_here, foresee, to_do
     from harness.store import cache_root
 
     _check_engine(engine, workers, address)
@@ -132,8 +132,8 @@ def _cells(
 
 
 def _of_grids(config: Path | None, given: dict[str, Any]) -> list[BoardCell]:
+    from harness.asking.request import read_config
     from harness.boards.cells import cells_of_grids
-    from harness.request import read_config
 
     merged = {**(read_config(config) if config else {}), **given}
     grids = {name: _listed(name, merged.pop(name, ())) for name in GIVEN}
@@ -145,10 +145,10 @@ def _of_grids(config: Path | None, given: dict[str, Any]) -> list[BoardCell]:
 def _of_board(board: str, tracks: tuple[str, ...]) -> tuple[BoardFolder, list[BoardCell]]:
     """A board and its cells, as frozen; UsageError where what is installed is something else."""
     from harness.api.errors import UsageError, nearest
+    from harness.asking.registry import registry
     from harness.boards.cells import cells_of
     from harness.boards.folder import find_board
     from harness.boards.freezing import check_frozen
-    from harness.registry import registry
 
     folder = find_board(board)
     check_frozen(folder.board, registry())
@@ -187,7 +187,7 @@ def _threaded(cells: list[BoardCell], engine: str, workers: int) -> list[BoardCe
     A cluster runs as many tasks as it has cores.
     """
     from harness.boards.cells import with_threads
-    from harness.provenance import available_threads
+    from harness.store.provenance import available_threads
 
     share = max(1, available_threads() // workers) if engine == "local" else 1
     return [with_threads(cell, share) for cell in cells]
@@ -195,8 +195,8 @@ def _threaded(cells: list[BoardCell], engine: str, workers: int) -> list[BoardCe
 
 def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_json: bool) -> None:
     """A line for each cell, and what the `missing` ones, which would run now, will take."""
-    from harness.keys import canonical_json
-    from harness.leaderboard.numerals import counted
+    from harness.results.numerals import counted
+    from harness.store.canonical import canonical_json
 
     missing = [each for each in missing if each.state != "impossible"]
     now = {id(each) for each in missing}
@@ -216,8 +216,8 @@ def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_jso
 def _in_all(missing: Sequence[Foreseen]) -> str:
     """What cells will take together, where that can be told of most of their steps."""
     from harness.boards.costs import in_words
-    from harness.leaderboard.numerals import counted
-    from harness.matrix import FIXED_COSTS, costs_of, graph_of
+    from harness.results.numerals import counted
+    from harness.scheduling.matrix import FIXED_COSTS, costs_of, graph_of
 
     costs, steps = costs_of(missing), graph_of(missing).tasks
     if not costs:
@@ -269,9 +269,9 @@ def _cost_of(each: Foreseen, now: bool) -> str:
 def _print_results(
     foreseen: Sequence[Foreseen], finished: dict[str, Foreseen], as_json: bool
 ) -> int:
-    from harness.keys import canonical_json
-    from harness.leaderboard.brief import brief
-    from harness.leaderboard.numerals import counted
+    from harness.results.brief import brief
+    from harness.results.numerals import counted
+    from harness.store.canonical import canonical_json
 
     after = [finished.get(each.tasks[-1].id, each) for each in foreseen]
     records = [each.record for each in after if each.record]

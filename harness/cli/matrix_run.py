@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.boards.costs import in_words, share_done
-from harness.matrix import Engine, Foreseen, costs_of, fill
+from harness.scheduling.matrix import Engine, Foreseen, costs_of, fill
 from harness.store.paths import scratch_folder
 
 if TYPE_CHECKING:
     from harness.boards.folder import BoardFolder
-    from harness.engines.steps import Task
+    from harness.scheduling.steps import Task
 
 
 def run(
@@ -51,13 +51,13 @@ def _engine(
     name: str, workers: int, address: str | None, root: Path, missing: Sequence[Foreseen]
 ) -> Iterator[Engine]:
     if name == "ray":
-        from harness.engines.cluster import Cluster
+        from harness.scheduling.cluster import Cluster
 
         with Cluster(address, root) as cluster:
             yield cluster
         return
-    from harness.engines.local import Local
-    from harness.evaluation import check_machine
+    from harness.running.evaluation import check_machine
+    from harness.scheduling.local import Local
 
     for device in {each.plan.device for each in missing}:
         check_machine(device)

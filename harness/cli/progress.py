@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.api.plugins import Progress as Report
-from harness.engines.observer import Observer
+from harness.running.observer import Observer
 
 
 class Watching(Observer):

@@ -14,10 +14,10 @@ from harness.scoring.verdict import direction, main_metric
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.record import Member, RunRecord
+    from harness.running.utility import Utility
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
-    from harness.stages.utility import Utility
+    from harness.store.record import Member, RunRecord
     from harness.store.records import Records
 
 WIDTH = 132

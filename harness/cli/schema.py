@@ -15,8 +15,8 @@ def command(what: str) -> None:
 
     from pydantic import BaseModel
 
-    from harness.record import RunRecord
-    from harness.request import Request
+    from harness.asking.request import Request
+    from harness.store.record import RunRecord
 
     models: dict[str, type[BaseModel]] = {"request": Request, "record": RunRecord}
     model = models[what]

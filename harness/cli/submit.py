@@ -11,7 +11,7 @@ import click
 from harness.cli.options import epilog, json_option
 
 if TYPE_CHECKING:
-    from harness.matrix import Foreseen
+    from harness.scheduling.matrix import Foreseen
     from harness.submissions.description import Said, Submission
     from harness.submissions.making import Undertaking
 
@@ -68,7 +68,7 @@ def command(
     """
     from harness.boards.folder import find_board
     from harness.cli.matrix import print_plan
-    from harness.matrix import to_do
+    from harness.scheduling.matrix import to_do
     from harness.store import cache_root
     from harness.submissions.making import ahead, told, undertake
 
@@ -95,7 +95,7 @@ def _run(
 ) -> int:
     from harness.cli.matrix_run import run
     from harness.cli.progress import observer
-    from harness.matrix import check_here, to_do
+    from harness.scheduling.matrix import check_here, to_do
     from harness.submissions.making import adopt, ahead, controls, describe
 
     foreseen = ahead(asked)
@@ -111,8 +111,8 @@ def _run(
 
 
 def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
-    from harness.keys import canonical_json
-    from harness.leaderboard.brief import brief
+    from harness.results.brief import brief
+    from harness.store.canonical import canonical_json
 
     records = [each.record for each in foreseen if each.record]
     failed = sum(record.status in ("failed", "timeout") for record in records)
@@ -128,7 +128,7 @@ def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_js
 
 
 def _ending(asked: Undertaking, made: Submission, failed: int) -> list[str]:
-    from harness.leaderboard.numerals import counted
+    from harness.results.numerals import counted
 
     lines = []
     if made.kind == "attack":

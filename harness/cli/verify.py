@@ -85,7 +85,7 @@ def _counted(verdicts: list[Verdict]) -> str:
 
 
 def _print_json(verdicts: list[Verdict]) -> None:
-    from harness.keys import canonical_json
+    from harness.store.canonical import canonical_json
     from harness.submissions.verdict import worst
 
     values = {

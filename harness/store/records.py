@@ -10,7 +10,7 @@ from harness.api.errors import IntegrityError, UsageError
 from harness.store.paths import disk_errors, listed, write_atomically
 
 if TYPE_CHECKING:
-    from harness.record import RunRecord
+    from harness.store.record import RunRecord
 
 REMEDY = " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
 """Of the cache's records."""
@@ -90,8 +90,8 @@ class Records:
         """Read a record and check it against its id."""
         from pydantic import ValidationError
 
-        from harness.keys import canonical_json
-        from harness.record import fingerprint, parse_record
+        from harness.store.canonical import canonical_json
+        from harness.store.record import fingerprint, parse_record
 
         with disk_errors(path):
             data = path.read_bytes()

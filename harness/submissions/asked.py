@@ -12,9 +12,9 @@ from harness.api.errors import UsageError
 from harness.submissions.verdict import Note
 
 if TYPE_CHECKING:
+    from harness.asking.plan import Cell
     from harness.boards.protocol import Board
-    from harness.plan import Cell
-    from harness.record import RunRecord
+    from harness.store.record import RunRecord
 
 UNRANKED = "unranked"
 """The flag of results that do not count."""
@@ -73,8 +73,8 @@ def of_knowledge(record: RunRecord) -> Iterator[Note]:
 
 def _planned(record: RunRecord) -> Cell | None:
     """The cell of a record; None where its attack or a defense is not to be had as it ran."""
-    from harness.plan import plan
-    from harness.registry import registry
+    from harness.asking.plan import plan
+    from harness.asking.registry import registry
 
     try:
         cell = plan(record.request, registry())
@@ -87,9 +87,9 @@ def _planned(record: RunRecord) -> Cell | None:
 
 def _uncounted(record: RunRecord) -> list[str]:
     """Why a record's result does not count; UsageError where that is its attack's to say."""
-    from harness.evaluation import uncounted
-    from harness.plan import one_attack
-    from harness.registry import registry
+    from harness.asking.plan import one_attack
+    from harness.asking.registry import registry
+    from harness.running.evaluation import uncounted
 
     asked, known = record.request, registry()
     model = known.threat_model(asked.threat_model)

@@ -10,12 +10,12 @@ from typing import Any
 from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ReleaseKind
 from harness.api.specs import Stage
+from harness.asking.plan import plan
+from harness.asking.registry import Registry
+from harness.asking.request import make_request
+from harness.asking.selector import Resolved, expand, parse_stack, resolve
 from harness.boards.cells import BoardCell, cells_of
 from harness.boards.protocol import OF_ATTACKERS, Board, Track
-from harness.plan import plan
-from harness.registry import Registry
-from harness.request import make_request
-from harness.selector import Resolved, expand, parse_stack, resolve
 from harness.submissions.description import Kind
 
 Place = tuple[tuple[BoardCell, ...], ...]

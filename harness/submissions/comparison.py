@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from harness.scoring.summary import PROPORTION, MetricScore
 
 if TYPE_CHECKING:
-    from harness.record import RunRecord
     from harness.scoring.by_image import ByImage, Column
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
     from harness.scoring.intervals import Interval
+    from harness.store.record import RunRecord
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4
 """Judging again on another machine may move a number by this share of it, or by this much."""

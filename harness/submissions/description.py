@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.asking.toml import read_toml, validated
 from harness.boards.protocol import Board, Name
-from harness.keys import sha256_of
+from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, write_atomically
-from harness.toml import read_toml, validated
 
 FILE = "submission.toml"
 SCHEMA: Literal["encoding-harness/submission/1"] = "encoding-harness/submission/1"

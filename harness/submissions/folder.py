@@ -16,7 +16,7 @@ from harness.submissions.description import FILE, Submission, read_submission
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.record import RunRecord, Stored
+    from harness.store.record import RunRecord, Stored
 
 RECONSTRUCTIONS, RELEASES = "reconstructions", "releases"
 

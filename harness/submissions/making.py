@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.api.errors import UsageError
+from harness.asking.registry import registry
+from harness.asking.request import PresetName, make_request
+from harness.asking.selector import expand
+from harness.asking.toml import validated
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import check_frozen
 from harness.boards.protocol import NAME
 from harness.control import ControlReport, run_controls
-from harness.engines.observer import Observer
-from harness.keys import plugin_source
-from harness.matrix import Foreseen, State, foresee
-from harness.record import RunRecord, Used
-from harness.registry import registry
-from harness.request import PresetName, make_request
-from harness.selector import expand
+from harness.running.keys import plugin_source
+from harness.running.observer import Observer
+from harness.scheduling.matrix import Foreseen, State, foresee
 from harness.store.paths import disk_errors
+from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 from harness.submissions.cells import Chosen, check_tracks, choose, fitting, places, settled
 from harness.submissions.description import (
@@ -32,7 +33,6 @@ from harness.submissions.description import (
     write_submission,
 )
 from harness.submissions.folder import SubmissionFolder
-from harness.toml import validated
 
 
 @dataclass(frozen=True)

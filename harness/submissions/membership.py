@@ -14,8 +14,8 @@ from harness.boards.freezing import strange
 from harness.boards.protocol import Board
 from harness.challenge.files import sha256_of_file
 from harness.control import ControlReport, ControlResult, Measured, direction, load_report
-from harness.keys import sha256_of
-from harness.leaderboard.numerals import counted
+from harness.results.numerals import counted
+from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, listed
 from harness.submissions.cells import places
 from harness.submissions.description import Submission, protocol_of
@@ -24,7 +24,7 @@ from harness.submissions.sums import within
 from harness.submissions.verdict import Note
 
 if TYPE_CHECKING:
-    from harness.record import RunRecord, Used
+    from harness.store.record import RunRecord, Used
 
 Wanted = list[list[list[str]]]
 """The places of a submission, their alternatives, and the identities of the cells of each."""
@@ -115,7 +115,7 @@ def _contradictions(report: ControlReport) -> Iterator[str]:
 
 def _as_declared(report: ControlReport) -> bool:
     """Whether a report is on its attack's own controls; a stranger's may not be installed here."""
-    from harness.registry import registry
+    from harness.asking.registry import registry
 
     try:
         spec = registry().attack(report.attack.name)

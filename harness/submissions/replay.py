@@ -12,8 +12,8 @@ from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
 
 if TYPE_CHECKING:
-    from harness.engines.observer import Observer
-    from harness.record import RunRecord
+    from harness.running.observer import Observer
+    from harness.store.record import RunRecord
 
 SHARED = ("assets", FEATURES)
 """What a fresh cache shares with the one that is there: data, and a public network's features."""
@@ -36,7 +36,7 @@ def replay(record: RunRecord, cache: Path, observer: Observer) -> RunRecord:
     Cells that are replayed in one cache share releases and trainings. UsageError or
     AssetUnavailable for what cannot be run here.
     """
-    from harness.evaluation import evaluate, fingerprint
+    from harness.running.evaluation import evaluate, fingerprint
 
     if record.seeds.get("owner_key") != fingerprint(None):
         raise UsageError("it was made with an owner's key of its own, which its owner keeps")

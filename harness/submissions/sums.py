@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from harness.record import RunRecord, Used
+    from harness.running.utility import Accuracy, Utility
     from harness.scoring.by_image import ByImage
     from harness.scoring.intervals import Interval
     from harness.scoring.summary import MetricScore
-    from harness.stages.utility import Accuracy, Utility
+    from harness.store.record import RunRecord, Used
 
 ROUNDED = 1e-5
 """Scores by image keep six digits: their sums may be off by this much of the largest of them."""
@@ -54,7 +54,7 @@ def _faults(record: RunRecord) -> list[str]:
 
 def _of_request(record: RunRecord) -> Iterator[str]:
     """What was asked for is what ran."""
-    from harness.selector import parse_one, parse_stack
+    from harness.asking.selector import parse_one, parse_stack
 
     request = record.request
     asked = [selection.name for selection in parse_stack(request.defense)]

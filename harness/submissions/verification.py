@@ -18,7 +18,7 @@ from harness.boards.cells import cells_of, identity
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import SCHEMA as CONTROL_SCHEMA
-from harness.engines.observer import Observer
+from harness.running.observer import Observer
 from harness.store.paths import disk_errors, holding
 from harness.store.records import Records
 from harness.submissions import asked, membership
@@ -34,7 +34,7 @@ from harness.submissions.verdict import Note, Verdict, What, broken, verdict
 
 if TYPE_CHECKING:
     from harness.boards.protocol import Board
-    from harness.record import RunRecord
+    from harness.store.record import RunRecord
 
 Check = Callable[["RunRecord"], Iterable[Note]]
 
@@ -241,10 +241,10 @@ def _rejudged(
     root: Path,
     observer: Observer,
 ) -> list[Note]:
-    from harness.evaluation import check_machine
+    from harness.running.evaluation import check_machine
 
     check_machine("cpu")
-    from harness.engines.retrial import rejudge
+    from harness.running.retrial import rejudge
 
     found = rejudge(record, reconstruction, release, root, observer)
     others = judged_otherwise(

@@ -19,8 +19,8 @@ from harness.api import (
 )
 from harness.api.errors import ChannelNotGranted
 from harness.api.knowledge import CARRIED, release_kind
-from harness.engines.court import privacy_of
-from harness.plan import AttackPlan
+from harness.asking.plan import AttackPlan
+from harness.running.court import privacy_of
 from harness.store import Artifact
 from harness.testing.kit import CASES, known
 from harness.testing.refusal import refusal

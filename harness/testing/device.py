@@ -28,8 +28,10 @@ from harness.api import (
     Samples,
     View,
 )
-from harness.registry import load_factory
+from harness.asking.registry import load_factory
 from harness.rng import KeyedStream
+from harness.sandbox.folder import Frame, open_view, read_frame
+from harness.sandbox.jobs import PREPARED
 from harness.testing.attack import run_with
 from harness.testing.encoding import KEY
 from harness.testing.encoding import material as images_of
@@ -39,8 +41,6 @@ from harness.testing.result import Unanswered, Violation
 from harness.testing.space import assets_of
 from harness.testing.victim import INPUT, build
 from harness.testing.workbench import Hand
-from harness.worker.folder import Frame, open_view, read_frame
-from harness.worker.jobs import PREPARED
 
 if TYPE_CHECKING:
     from harness.testing.subject import Subject

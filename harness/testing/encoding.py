@@ -9,7 +9,7 @@ from torch import Tensor
 
 from harness.api import Encoded, Samples
 from harness.rng import Axis, KeyedStream, derive
-from harness.stages.release import standardised
+from harness.running.release import standardised
 from harness.testing.defense import cell_of, release_of
 from harness.testing.result import Violation
 from harness.testing.watch import forgetful, same, untouched

@@ -11,13 +11,13 @@ from pathlib import Path
 from harness.api.errors import CellFailed, CellTimedOut, UsageError, nearest
 from harness.api.plugins import silent
 from harness.api.view import Budget
-from harness.engines.observer import Observer
+from harness.running.observer import Observer
+from harness.sandbox.process import AttackProcess
 from harness.store import cache_root
 from harness.store.paths import scratch_folder
 from harness.testing.catalogue import Check, checks_of
 from harness.testing.result import Report, Result
 from harness.testing.subject import SECONDS, Subject, find
-from harness.worker.process import AttackProcess
 
 MEGABYTES = 8192
 GRACE = 15.0
@@ -92,7 +92,7 @@ def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
 @contextmanager
 def _bench(subject: Subject) -> Iterator[_Bench]:
     """A place to ask checks, cleared when it is left."""
-    from harness.engines.attacker import desks
+    from harness.running.attacker import desks
 
     with scratch_folder(desks(), "checks") as folder:
         bench = _Bench(subject, folder)

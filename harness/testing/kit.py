@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from harness.api import AssetFolder, Collection, Config, Dataset, DatasetSpec, Samples, Scale
-from harness.registry import OWN_DISTRIBUTION, Origin, Registry, registry
+from harness.asking.registry import OWN_DISTRIBUTION, Origin, Registry, registry
 
 if TYPE_CHECKING:
     from torch import Tensor

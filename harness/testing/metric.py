@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from harness.api import Metric, MetricSpec, Samples, Scene
+from harness.asking.registry import load_factory
 from harness.assets import folder
-from harness.registry import load_factory
 from harness.store import cache_root
 from harness.testing.kit import CASES, CaseName, Kit, KitConfig
 from harness.testing.result import Unanswered, Violation

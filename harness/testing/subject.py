@@ -7,9 +7,9 @@ from typing import Any
 
 from harness.api.errors import UsageError
 from harness.api.specs import DefenseSpec, Spec
+from harness.asking.registry import Origin, load_factory
+from harness.asking.selector import Resolved, parse_one, resolve
 from harness.description import entry_of
-from harness.registry import Origin, load_factory
-from harness.selector import Resolved, parse_one, resolve
 
 SECONDS = 60.0
 """How long an attack may take on the kit's images, where the user says nothing else."""

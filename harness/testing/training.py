@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.api import Recipe
-from harness.selector import parse_one, resolve
+from harness.asking.selector import parse_one, resolve
 from harness.testing.defense import everything, release_of
 from harness.testing.kit import known
 from harness.testing.result import Violation

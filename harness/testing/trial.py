@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.api import AssetUnavailable, HarnessError, NotApplicable, UsageError
-from harness.engines.context import plugin_boundary
+from harness.running.context import plugin_boundary
 from harness.store.paths import ENVIRONMENT
 from harness.testing.catalogue import Check, checks_of
 from harness.testing.refusal import raised_by_plugin

@@ -11,21 +11,21 @@ from typing import Any
 from torch import Tensor
 
 from harness.api import Budget, HarnessError, Progress, Release, ReleaseKind
-from harness.engines.attacker import Attacker, desks
-from harness.engines.context import Context
-from harness.engines.court import Court
-from harness.engines.observer import Observer
-from harness.engines.owner import Owner
-from harness.evaluation import equip
-from harness.keys import Keys
-from harness.plan import AttackPlan, plan
-from harness.request import make_request
+from harness.asking.plan import AttackPlan, plan
+from harness.asking.request import make_request
+from harness.running.attacker import Attacker, desks
+from harness.running.context import Context
+from harness.running.court import Court
+from harness.running.evaluation import equip
+from harness.running.keys import Keys
+from harness.running.observer import Observer
+from harness.running.owner import Owner
+from harness.sandbox.jobs import prepare, reconstruct, share
+from harness.sandbox.process import AttackProcess, Spent, Workers
 from harness.store import Store, cache_root
 from harness.store.paths import scratch_folder
 from harness.testing.kit import CASES, NAME, known
 from harness.testing.result import Unanswered
-from harness.worker.jobs import prepare, reconstruct, share
-from harness.worker.process import AttackProcess, Spent, Workers
 
 VICTIM = "mlp[epochs=2,width=32]"
 SMALL: Mapping[str, Any] = {"victim": VICTIM, "metrics": "snr_db", "threads": 1, "device": "cpu"}

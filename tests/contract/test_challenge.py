@@ -19,6 +19,7 @@ from skimage.metrics import structural_similarity
 from strangers import Machine
 
 from harness.api import HarnessError, IntegrityError, UsageError
+from harness.asking.registry import registry
 from harness.challenge.making import Places, make
 from harness.challenge.measures import l2
 from harness.challenge.opening import Truth, checks, open_truth, write_truth
@@ -26,8 +27,7 @@ from harness.challenge.pack import Description, describe, read_pack
 from harness.challenge.public import public_splits
 from harness.challenge.scoring import score
 from harness.challenge.submission import placed, read_submission
-from harness.engines.observer import Observer
-from harness.registry import registry
+from harness.running.observer import Observer
 
 N, ROUNDS = 20, 3
 ASKED = {"dataset": "fashion-mini", "private_size": N, "public_size": 300, "rounds": ROUNDS}

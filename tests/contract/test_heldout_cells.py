@@ -6,8 +6,8 @@ import torch
 from harness import evaluate
 from harness.api import UsageError
 from harness.cli.report import print_report
-from harness.engines.codec import SCORE, unpack_attacked, unpack_splits
-from harness.engines.pictures import read_stored
+from harness.drawing.pictures import read_stored
+from harness.running.codec import SCORE, unpack_attacked, unpack_splits
 from harness.store import Store
 from harness.store.records import Records
 from harness_plugins.metrics.recognition import reader

@@ -7,7 +7,7 @@ import pytest
 from strangers import Machine
 
 from harness.boards.folder import BoardFolder
-from harness.record import fingerprint
+from harness.store.record import fingerprint
 from harness.submissions.description import read_submission
 
 BOARD = """

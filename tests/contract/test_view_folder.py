@@ -5,11 +5,11 @@ import torch
 
 import harness
 from harness.api import Channel
-from harness.engines.codec import unpack_release, unpack_splits
 from harness.rng import KeyedStream, board_key
-from harness.stages.view import view
+from harness.running.codec import unpack_release, unpack_splits
+from harness.running.view import view
+from harness.sandbox.folder import Frame, Named, open_view
 from harness.store import Store
-from harness.worker.folder import Frame, Named, open_view
 
 ENTITLED = {"encodings", "weights", "sources", "n_private"}
 

@@ -28,8 +28,8 @@ from commandline import (
 
 from harness import evaluate
 from harness.api import Progress
-from harness.engines.observer import Observer
-from harness.record import parse_record
+from harness.running.observer import Observer
+from harness.store.record import parse_record
 
 LINEAR = (*TINY, "--attack", "linear[steps=5]")
 SMALL: dict[str, Any] = {

@@ -14,7 +14,7 @@ from commandline import complaint, environment
 
 from harness.boards.folder import BoardFolder
 from harness.cli import cli
-from harness.record import RunRecord
+from harness.store.record import RunRecord
 from harness.store.records import Records
 
 pytestmark = pytest.mark.core

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from commandline import environment
 
-from harness.checks import Flag
-from harness.evaluation import equip, fingerprint
-from harness.keys import Keys
-from harness.plan import plan
-from harness.record import RunRecord, Used
-from harness.registry import registry
-from harness.request import make_request
+from harness.asking.plan import plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.running.evaluation import equip, fingerprint
+from harness.running.keys import Keys
+from harness.scoring.flag import Flag
 from harness.scoring.summary import MetricScore
+from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 
 pytestmark = pytest.mark.core

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from harness.leaderboard.view import (
+from harness.results.view import (
     AttackView,
     BoardView,
     CellView,

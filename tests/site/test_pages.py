@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sample_boards import cell, defined_board, leaks, sample_board, track
 
-from harness.leaderboard.headline import key_findings
-from harness.leaderboard.markdown import readme
-from harness.leaderboard.ranks import RULE
-from harness.leaderboard.site import render, render_index
-from harness.leaderboard.view import BoardView, Number, RowView, TrackView
+from harness.drawing.markdown import readme
+from harness.drawing.site import render, render_index
+from harness.results.headline import key_findings
+from harness.results.ranks import RULE
+from harness.results.view import BoardView, Number, RowView, TrackView
 
 pytestmark = pytest.mark.core
 

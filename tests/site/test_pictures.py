@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sample_boards import leak, track
 
-from harness.leaderboard.marks import options_of, series_of
-from harness.leaderboard.site.heat import heat_map, legend, level
-from harness.leaderboard.site.labels import Box, place
-from harness.leaderboard.site.scatter import FRAME, Mark, Scatter, scatter
+from harness.drawing.site.heat import heat_map, legend, level
+from harness.drawing.site.labels import Box, place
+from harness.drawing.site.scatter import FRAME, Mark, Scatter, scatter
+from harness.results.marks import options_of, series_of
 
 pytestmark = pytest.mark.core
 

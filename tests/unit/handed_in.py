@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from board_records import reached
 
+from harness.asking.plan import plan
+from harness.asking.registry import registry
+from harness.asking.selector import parse_one, parse_stack
 from harness.boards.cells import BoardCell, cells_of
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import ControlReport
-from harness.plan import plan
-from harness.record import RunRecord, Stored, Used
-from harness.registry import registry
 from harness.rng import KeyedStream, board_key
+from harness.running.utility import Right, summed_up
 from harness.scoring.by_image import by_image
 from harness.scoring.summary import Values, summarise
-from harness.selector import parse_one, parse_stack
-from harness.stages.utility import Right, summed_up
+from harness.store.record import RunRecord, Stored, Used
 from harness.submissions.cells import places
 from harness.submissions.description import Plugin, Submission, protocol_of, write_submission
 from harness.submissions.folder import SubmissionFolder

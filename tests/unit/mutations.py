@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.keys import sha256_of
-from harness.record import fingerprint
+from harness.store.canonical import sha256_of
+from harness.store.record import fingerprint
 
 HUGE = b"9" * 5000
 JUNK = st.one_of(

@@ -9,8 +9,8 @@ from board_records import board, ended, material, passed, record, utility
 
 from harness.advice import Advice, Wish, advise
 from harness.api import UsageError
-from harness.leaderboard.material import Material
-from harness.stages.utility import Utility
+from harness.results.material import Material
+from harness.running.utility import Utility
 
 pytestmark = pytest.mark.core
 RELEASED = frozenset({"encodings", "public"})

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.matrix import answered_by
-from harness.plan import Cell, plan
-from harness.record import Member, RunRecord, Used
-from harness.registry import registry
-from harness.request import make_request
-from harness.selector import Resolved
+from harness.asking.plan import Cell, plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.asking.selector import Resolved
+from harness.scheduling.matrix import answered_by
+from harness.store.record import Member, RunRecord, Used
 
 pytestmark = pytest.mark.core
 

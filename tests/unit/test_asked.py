@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from board_records import board, ended, record
 
-from harness.checks import Flag
-from harness.leaderboard.material import unproven
-from harness.record import RunRecord
+from harness.results.material import unproven
+from harness.scoring.flag import Flag
+from harness.store.record import RunRecord
 from harness.submissions.asked import of_absence, of_counting, of_knowledge, ruled_out
 
 pytestmark = pytest.mark.core

@@ -540,7 +540,7 @@ def test_members_are_read_by_name_and_links_are_not_followed(tmp_path: Path) -> 
 @pytest.fixture
 def shell(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> partial[Result]:
     """Runs `harness assets …` where one asset is known, and gives what it printed."""
-    from harness import registry
+    from harness.asking import registry
     from harness.cli.assets import command
 
     class OneAsset:

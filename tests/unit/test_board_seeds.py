@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.leaderboard.seeds import combined, ratio, rounded, together
-from harness.leaderboard.view import Number
+from harness.results.seeds import combined, ratio, rounded, together
+from harness.results.view import Number
 
 pytestmark = pytest.mark.core
 

@@ -13,15 +13,15 @@ from board_records import GUESS, OPTIONS, board, ended, material, passed, record
 
 from harness.api import IntegrityError
 from harness.control import ControlReport
-from harness.leaderboard.attackers import in_order
-from harness.leaderboard.build import board_view
-from harness.leaderboard.material import Kept, Material, Reported
-from harness.leaderboard.site.heat import heat_map
-from harness.leaderboard.site.standing import record_path
-from harness.leaderboard.trust import Controls
-from harness.leaderboard.view import BoardView, CellView, RowView
-from harness.record import RunRecord, Used
+from harness.drawing.site.heat import heat_map
+from harness.drawing.site.standing import record_path
+from harness.results.attackers import in_order
+from harness.results.build import board_view
+from harness.results.material import Kept, Material, Reported
+from harness.results.trust import Controls
+from harness.results.view import BoardView, CellView, RowView
 from harness.scoring.identification import Identification
+from harness.store.record import RunRecord, Used
 from harness.submissions.description import Kind, Submission
 
 pytestmark = pytest.mark.core

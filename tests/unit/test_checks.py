@@ -2,9 +2,9 @@
 
 import torch
 
-from harness.checks import check_judgement
+from harness.running.judge import Judgement
+from harness.scoring.leakage import check_judgement
 from harness.scoring.summary import MetricScore
-from harness.stages.judge import Judgement
 
 
 def score(gain, low, high, **more):

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from harness.engines.cluster import work
-from harness.engines.steps import Task, steps_of
-from harness.evaluation import equip, fingerprint
-from harness.keys import Keys
-from harness.plan import plan
-from harness.registry import registry
-from harness.request import make_request
+from harness.asking.plan import plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.running.evaluation import equip, fingerprint
+from harness.running.keys import Keys
+from harness.scheduling.cluster import work
+from harness.scheduling.steps import Task, steps_of
 
 pytestmark = pytest.mark.core
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.record import RunRecord
+from harness.store.record import RunRecord
 from harness.store.records import Records
 
 pytestmark = pytest.mark.core

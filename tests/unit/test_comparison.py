@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from handed_in import record_of
 
+from harness.asking.request import make_request
 from harness.boards.cells import BoardCell
-from harness.record import RunRecord
-from harness.request import make_request
 from harness.scoring.findings import Finding
 from harness.scoring.summary import MetricScore
+from harness.store.record import RunRecord
 from harness.submissions.comparison import judged_otherwise, outside, same_bits, unmeasured
 from harness.submissions.verdict import exit_code, verdict, worst
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.api import AssetFolder, HarnessError, NotApplicable, UsageError
-from harness.registry import registry
+from harness.asking.registry import registry
 from harness.testing import checks_for
 from harness.testing.catalogue import CHECKS
 from harness.testing.kit import CASES, Kit, KitConfig

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from harness.api import Control, IntegrityError, UsageError
+from harness.asking.plan import plan
+from harness.asking.registry import registry
+from harness.asking.request import Request, make_request
 from harness.control import (
     ControlReport,
     asked_of,
@@ -19,15 +22,12 @@ from harness.control import (
     report_path,
     run_controls,
 )
-from harness.evaluation import equip, fingerprint
-from harness.keys import Keys
-from harness.plan import plan
-from harness.record import RunRecord, Used
-from harness.registry import registry
-from harness.request import Request, make_request
+from harness.running.evaluation import equip, fingerprint
+from harness.running.keys import Keys
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
+from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 
 pytestmark = pytest.mark.core

@@ -5,12 +5,12 @@ import shlex
 import pytest
 
 from harness.api.errors import UsageError
+from harness.asking.plan import plan
+from harness.asking.registry import KINDS, registry
+from harness.asking.request import make_request
+from harness.asking.selector import Selection, resolve
 from harness.cli.evaluate import command
 from harness.description import description
-from harness.plan import plan
-from harness.registry import KINDS, registry
-from harness.request import make_request
-from harness.selector import Selection, resolve
 
 OURS = [
     (kind, name)

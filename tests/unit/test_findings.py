@@ -5,7 +5,7 @@ import torch
 from views import stream
 
 from harness.api import CellFailed
-from harness.engines.evidence import rows_of
+from harness.running.evidence import rows_of
 from harness.scoring.findings import Facts, findings
 from harness.scoring.identification import identification
 from harness.scoring.intervals import proportion_interval

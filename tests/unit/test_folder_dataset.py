@@ -235,11 +235,11 @@ def test_two_folders_in_one_cell_each_keep_their_own_fingerprint(tmp_path):
     """Private and public images from two folders: a change in either changes the cache keys."""
     from PIL import Image
 
-    from harness.evaluation import equip
-    from harness.keys import Keys
-    from harness.plan import plan
-    from harness.registry import registry
-    from harness.request import make_request
+    from harness.asking.plan import plan
+    from harness.asking.registry import registry
+    from harness.asking.request import make_request
+    from harness.running.evaluation import equip
+    from harness.running.keys import Keys
 
     def draw(folder, shade):
         for name in ("a", "b"):

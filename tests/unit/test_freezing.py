@@ -9,11 +9,11 @@ import pytest
 from board_records import board, record
 
 from harness.api import UsageError
+from harness.asking.plan import plan
+from harness.asking.registry import Registry, registry
 from harness.boards.freezing import COMMENT, check_frozen, freeze, frozen, strange
 from harness.boards.protocol import read_board
-from harness.plan import plan
-from harness.record import Used
-from harness.registry import Registry, registry
+from harness.store.record import Used
 
 pytestmark = pytest.mark.core
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness.leaderboard.gallery import Column, choose_targets, gallery, panel
+from harness.drawing.gallery import Column, choose_targets, gallery, panel
 
 pytestmark = pytest.mark.core
 

@@ -5,11 +5,11 @@ import torch
 from small_fashion import BOARD, CPU, OWNER, same, splits, tiny
 
 from harness.api import ReleaseKind, UsageError
-from harness.stages.heldout import TARGETS, held_out
-from harness.stages.release import ReleaseProtocol, release, standardised
-from harness.stages.stack import Stack
-from harness.stages.train import input_shape, restore_encoder, under
-from harness.stages.view import candidates
+from harness.running.heldout import TARGETS, held_out
+from harness.running.release import ReleaseProtocol, release, standardised
+from harness.running.stack import Stack
+from harness.running.train import input_shape, restore_encoder, under
+from harness.running.view import candidates
 
 DATA = splits()
 TEN = held_out(DATA, 10)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from harness.api import Channel, Preparation, ReleaseKind
-from harness.keys import Keys
-from harness.plan import AttackPlan, plan
-from harness.registry import registry
-from harness.request import make_request
+from harness.asking.plan import AttackPlan, plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.running.keys import Keys
 
 pytestmark = pytest.mark.core
 

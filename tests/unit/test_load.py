@@ -9,7 +9,7 @@ import torch
 
 from harness.api import Collection, IntegrityError, Samples, Scale, UsageError
 from harness.rng import KeyedStream, board_key
-from harness.stages.load import SplitSizes, _check_disjoint, load
+from harness.running.load import SplitSizes, _check_disjoint, load
 
 STREAM = KeyedStream(board_key(0))
 

@@ -27,18 +27,18 @@ from mutations import (
 )
 
 from harness.api import HarnessError, IntegrityError
+from harness.asking.request import make_request
 from harness.boards.cells import BoardCell
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import read_board
 from harness.control import ControlReport, load_report
-from harness.keys import canonical_json, sha256_of
-from harness.leaderboard.build import board_view
-from harness.leaderboard.material import gathered
-from harness.leaderboard.publishing import differing, files_of, write
-from harness.leaderboard.view import RowView
-from harness.record import VOLATILE, RunRecord, fingerprint, parse_record
-from harness.request import make_request
+from harness.drawing.publishing import differing, files_of, write
+from harness.results.build import board_view
+from harness.results.material import gathered
+from harness.results.view import RowView
+from harness.store.canonical import canonical_json, sha256_of
+from harness.store.record import VOLATILE, RunRecord, fingerprint, parse_record
 from harness.store.records import Records
 from harness.submissions.description import FILE, protocol_of, read_submission
 from harness.submissions.folder import SubmissionFolder

@@ -13,9 +13,9 @@ import pytest
 
 from harness.api import Budget
 from harness.api.errors import CellFailed
-from harness.worker import starting
-from harness.worker.process import AttackProcess, Workers
-from harness.worker.starting import GONE, NURSERIES, Child
+from harness.sandbox import starting
+from harness.sandbox.process import AttackProcess, Workers
+from harness.sandbox.starting import GONE, NURSERIES, Child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nurseries are for Linux")
 
@@ -61,7 +61,7 @@ def test_what_they_come_from_is_told_nothing_and_lends_nothing(
         number(one)
         child = psutil.Process(number(two))
         nursery = psutil.Process(child.ppid())
-        assert nursery.cmdline()[1:3] == ["-m", "harness.worker.nursery"]
+        assert nursery.cmdline()[1:3] == ["-m", "harness.sandbox.nursery"]
         for process in (nursery, child):
             assert not [name for name in process.environ() if name.startswith("HARNESS_")]
         handles = Path(f"/proc/{child.pid}/fd").iterdir()

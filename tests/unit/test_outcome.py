@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.api.errors import HarnessError, IntegrityError, StoreError, UsageError
-from harness.engines.outcome import Outcome, outcome_of
+from harness.scheduling.outcome import Outcome, outcome_of
 
 pytestmark = pytest.mark.core
 

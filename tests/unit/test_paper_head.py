@@ -7,7 +7,7 @@ from small_fashion import built_in, splits
 from torch import nn
 
 from harness.rng import KeyedStream
-from harness.stages.training import cut_at, fit, fresh
+from harness.running.training import cut_at, fit, fresh
 from harness_plugins.victims.paper_head import PaperHeadConfig, harness_victims
 
 CPU = torch.device("cpu")

@@ -4,9 +4,9 @@ import pytest
 
 from harness.api import Channel, ReleaseKind, ThreatModel, UsageError
 from harness.api.specs import AttackSpec, DefenseSpec, Stage
-from harness.plan import plan
-from harness.registry import Origin, Registry, registry
-from harness.request import make_request
+from harness.asking.plan import plan
+from harness.asking.registry import Origin, Registry, registry
+from harness.asking.request import make_request
 
 pytestmark = pytest.mark.core
 HERE = Origin("here", "1", "here", "here")

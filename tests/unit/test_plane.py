@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from PIL import Image
 
 from harness.api import UsageError
+from harness.asking.request import make_request
 from harness.cli.show import command
-from harness.leaderboard.chart import draw_plane
-from harness.leaderboard.plane import make_plane
-from harness.record import RunRecord, Used
-from harness.request import make_request
+from harness.drawing.chart import draw_plane
+from harness.drawing.plane import make_plane
+from harness.running.utility import Utility
 from harness.scoring.summary import MetricScore
-from harness.stages.utility import Utility
+from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 
 pytestmark = pytest.mark.core

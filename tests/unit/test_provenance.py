@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.provenance import code_state
+from harness.store.provenance import code_state
 
 pytestmark = pytest.mark.core
 
@@ -38,7 +38,7 @@ def package(tmp_path: Path) -> Path:
 def digest(package: Path) -> str:
     """The hash as a fresh process takes it: within one, sources are read once."""
     script = (
-        "import sys; from harness.provenance import source_sha256\n"
+        "import sys; from harness.store.provenance import source_sha256\n"
         f"sys.path.insert(0, {str(package.parent)!r})\n"
         "print(source_sha256('mine.attack'))\n"
         "assert not {'mine', 'torch', 'numpy'} & set(sys.modules)\n"
@@ -65,8 +65,8 @@ def test_a_change_elsewhere_does_not(package: Path) -> None:
 
 def test_a_built_in_plugin_is_hashed_without_running_it() -> None:
     script = (
-        "import sys; from harness.provenance import source_sha256\n"
-        "source_sha256('harness.stages.release', 'harness_plugins.attacks.unet.attack')\n"
+        "import sys; from harness.store.provenance import source_sha256\n"
+        "source_sha256('harness.running.release', 'harness_plugins.attacks.unet.attack')\n"
         "print(sorted({'torch', 'numpy', 'scipy'} & set(sys.modules)))\n"
     )
     command = [sys.executable, "-c", script]

@@ -10,13 +10,13 @@ import pytest
 from board_records import board, ended, material, passed, record, utility
 from PIL import Image
 
-from harness.leaderboard.build import board_view
-from harness.leaderboard.front import front_of
-from harness.leaderboard.markdown import index, readme
-from harness.leaderboard.publishing import differing, files_of, write
-from harness.leaderboard.sheet import as_csv
-from harness.leaderboard.site.scatter import FRAME, scatter
-from harness.leaderboard.view import BoardView
+from harness.drawing.front import front_of
+from harness.drawing.markdown import index, readme
+from harness.drawing.publishing import differing, files_of, write
+from harness.drawing.sheet import as_csv
+from harness.drawing.site.scatter import FRAME, scatter
+from harness.results.build import board_view
+from harness.results.view import BoardView
 
 pytestmark = pytest.mark.core
 

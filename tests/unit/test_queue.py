@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.engines.outcome import Outcome
-from harness.engines.queue import LOST_AT_MOST, Queue
-from harness.engines.steps import Graph, Task
+from harness.scheduling.outcome import Outcome
+from harness.scheduling.queue import LOST_AT_MOST, Queue
+from harness.scheduling.steps import Graph, Task
 
 pytestmark = pytest.mark.core
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.leaderboard.ranks import beats, ranks, surely_above
-from harness.leaderboard.view import Number
+from harness.results.ranks import beats, ranks, surely_above
+from harness.results.view import Number
 
 pytestmark = pytest.mark.core
 

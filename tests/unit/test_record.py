@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from harness.api import IntegrityError, UsageError
-from harness.record import RunRecord, Stored, Used, fingerprint, parse_record
-from harness.request import make_request
+from harness.asking.request import make_request
 from harness.scoring.summary import MetricScore
+from harness.store.record import RunRecord, Stored, Used, fingerprint, parse_record
 from harness.store.records import Records
 
 pytestmark = pytest.mark.core

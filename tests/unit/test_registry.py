@@ -19,7 +19,7 @@ from harness.api import (
     VictimSpec,
     hookimpl,
 )
-from harness.registry import KINDS, build_registry, load_factory, registry
+from harness.asking.registry import KINDS, build_registry, load_factory, registry
 
 pytestmark = pytest.mark.core
 

@@ -16,10 +16,10 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.stages.release import ReleaseProtocol, release, standardised
-from harness.stages.stack import Stack
-from harness.stages.train import input_shape, restore, restore_encoder, train, under
-from harness.stages.training import cut_at
+from harness.running.release import ReleaseProtocol, release, standardised
+from harness.running.stack import Stack
+from harness.running.train import input_shape, restore, restore_encoder, train, under
+from harness.running.training import cut_at
 
 DATA = splits()
 PRIVATE = standardised(DATA.private, DATA.scale)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from harness.asking.request import make_request
 from harness.cli.report import print_report
-from harness.record import Member, RunRecord, Used
-from harness.request import make_request
 from harness.scoring.summary import MetricScore
+from harness.store.record import Member, RunRecord, Used
 
 pytestmark = pytest.mark.core
 SNR = {"snr_db": MetricScore(unit="dB", leaks_more="higher", mean=9.3, std=2.1, n=3)}

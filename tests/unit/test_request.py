@@ -10,8 +10,8 @@ import click
 import pytest
 
 from harness.api import UsageError
+from harness.asking.request import SIZES, Request, make_request, read_config
 from harness.cli.evaluate import REQUEST_OPTIONS
-from harness.request import SIZES, Request, make_request, read_config
 
 pytestmark = pytest.mark.core
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from harness.api import UsageError
-from harness.engines.observer import Observer
-from harness.engines.retrial import Rejudged, rejudge
-from harness.evaluation import evaluate
-from harness.record import RunRecord, Used
+from harness.running.evaluation import evaluate
+from harness.running.observer import Observer
+from harness.running.retrial import Rejudged, rejudge
 from harness.store import Store
+from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 
 SMALL: dict[str, Any] = {

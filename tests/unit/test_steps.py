@@ -14,13 +14,13 @@ from harness.api.errors import (
     PluginError,
     StoreError,
 )
-from harness.engines.outcome import Outcome, outcome_of
-from harness.engines.steps import Task, steps_of
-from harness.evaluation import fingerprint
-from harness.keys import Keys
-from harness.plan import plan
-from harness.registry import registry
-from harness.request import make_request
+from harness.asking.plan import plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
+from harness.running.evaluation import fingerprint
+from harness.running.keys import Keys
+from harness.scheduling.outcome import Outcome, outcome_of
+from harness.scheduling.steps import Task, steps_of
 
 pytestmark = pytest.mark.core
 

@@ -9,9 +9,9 @@ import pytest
 from handed_in import TOML, described, make_board, submit, used
 
 from harness.api import UsageError
+from harness.asking.registry import registry
+from harness.asking.request import make_request
 from harness.boards.protocol import Board
-from harness.registry import registry
-from harness.request import make_request
 from harness.submissions.cells import choose, fitting, places, settled
 from harness.submissions.description import (
     FILE,

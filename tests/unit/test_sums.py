@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from handed_in import TARGETS, make_board, record_of
 
+from harness.asking.request import make_request
 from harness.boards.cells import BoardCell
-from harness.record import RunRecord, parse_record
-from harness.request import make_request
+from harness.store.record import RunRecord, parse_record
 from harness.store.records import Records
 from harness.submissions.sums import faults
 

@@ -14,10 +14,10 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.stages.release import standardised
-from harness.stages.stack import Stack
-from harness.stages.train import EpochClock, restore, restore_encoder, state
-from harness.stages.training import (
+from harness.running.release import standardised
+from harness.running.stack import Stack
+from harness.running.train import EpochClock, restore, restore_encoder, state
+from harness.running.training import (
     Batches,
     cut_at,
     fit,
@@ -244,7 +244,7 @@ def test_stopping_early_is_a_part_of_the_whole_training(material):
 def test_the_clock_leaves_out_what_only_the_start_costs(monkeypatch):
     """Epochs of 9, 1, 3 and 2 seconds: the median of the last three, four times."""
     now = iter([0.0, 9.0, 10.0, 13.0, 15.0])
-    monkeypatch.setattr("harness.stages.train.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("harness.running.train.time.perf_counter", lambda: next(now))
     told = []
     clock = EpochClock(lambda done, total, note: told.append((done, total, note)))
     for epoch in range(1, 5):

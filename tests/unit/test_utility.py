@@ -5,12 +5,12 @@ import torch
 from small_fashion import BOARD, CPU, built_in, same, splits, tiny
 
 from harness.api import Config, Encoded, EncodingDefense
-from harness.stages.inference import outputs
-from harness.stages.release import standardised
-from harness.stages.stack import Stack
-from harness.stages.train import state
-from harness.stages.training import fresh
-from harness.stages.utility import (
+from harness.running.inference import outputs
+from harness.running.release import standardised
+from harness.running.stack import Stack
+from harness.running.train import state
+from harness.running.training import fresh
+from harness.running.utility import (
     ENCODED,
     PLAIN,
     RECOMPUTED,

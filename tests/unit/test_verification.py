@@ -14,8 +14,8 @@ from harness.api import UsageError
 from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
 from harness.control import VOLATILE
-from harness.keys import sha256_of
-from harness.record import fingerprint
+from harness.store.canonical import sha256_of
+from harness.store.record import fingerprint
 from harness.submissions import verification
 from harness.submissions.folder import SubmissionFolder
 from harness.submissions.verdict import Verdict, exit_code

@@ -1,0 +1,407 @@
+"""From a request to a cell that can run, or the reason why it cannot. Pure: nothing is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import ValidationError
+
+from harness.api.errors import UsageError
+from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel, release_kind
+from harness.api.plugins import Config
+from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
+from harness.asking.registry import Registry
+from harness.asking.request import Request
+from harness.asking.selector import Resolved, Selection, parse_one, parse_stack, resolve
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """One attack with the channels it will be given."""
+
+    attack: Resolved
+    kind: ReleaseKind
+    channels: frozenset[Channel]
+
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        """Those of its preparations that its options use and whose channels it was granted."""
+        declared: tuple[Preparation, ...] = self.attack.spec.preparations
+        config = self.attack.config
+        spared = config.unprepared() if isinstance(config, Config) else frozenset()
+        return tuple(m for m in declared if m.channels <= self.channels and m.name not in spared)
+
+    @property
+    def effort(self) -> str:
+        """The option that buys more work, if the attack says which that is."""
+        config = self.attack.config
+        own = config.busiest() if isinstance(config, Config) else ""
+        return own or str(self.attack.spec.effort)
+
+    @property
+    def doubled(self) -> AttackPlan | None:
+        """The same at twice its effort, where it says what that is and may be doubled."""
+        name, config = self.effort, self.attack.config
+        if not name:
+            return None
+        values = {**config.model_dump(), name: 2 * getattr(config, name)}
+        try:
+            more = type(config).model_validate(values)
+        except ValidationError:
+            return None
+        return replace(self, attack=replace(self.attack, config=more))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One evaluation with every choice resolved. `reason` says why it cannot be, if it cannot."""
+
+    request: Request
+    defenses: tuple[Resolved, ...]
+    dataset: Resolved
+    public: Resolved | None
+    victim: Resolved
+    space: Resolved
+    threat_model: ThreatModel
+    metrics: tuple[MetricSpec, ...]
+    attack: Resolved
+    main: AttackPlan | None = None
+    companions: tuple[AttackPlan, ...] = ()
+    members: Mapping[str, AttackPlan] = field(default_factory=dict)
+    """Where the attack is many: those that can be, as written. `main` is the first of them."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Members that cannot be, with the reason."""
+    reason: str | None = None
+    device: str = "cpu"
+    threads: int = 1
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    """Metrics whose assets are not here, with the reason."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """By dataset as written: what names data that is no asset."""
+
+    @property
+    def attacks(self) -> tuple[AttackPlan, ...]:
+        """Every attack that runs."""
+        if self.members:
+            return tuple(self.members.values())
+        return tuple(plan for plan in (self.main, *self.companions) if plan)
+
+    @property
+    def channels(self) -> frozenset[Channel]:
+        """All that the attack, or any of its members, works with."""
+        plans = self.members.values() or filter(None, [self.main])
+        return frozenset[Channel]().union(*(plan.channels for plan in plans))
+
+    @property
+    def twice(self) -> bool:
+        """Whether attacks also run at twice their effort."""
+        asked = self.request.twice
+        return asked if asked is not None else bool(self.members) and self.request.preset != "quick"
+
+    @property
+    def kind(self) -> ReleaseKind:
+        """The kind of release the cell makes."""
+        return self.main.kind if self.main else ReleaseKind.ENCODINGS
+
+    @property
+    def trained_kind(self) -> ReleaseKind:
+        """The release whose victim's accuracy counts.
+
+        Gradients leave a model that is still young; its grown-up twin is trained on encodings
+        under the same stack.
+        """
+        return ReleaseKind.FEATURES if self.kind is ReleaseKind.FEATURES else ReleaseKind.ENCODINGS
+
+    @property
+    def protocol(self) -> dict[str, int | str]:
+        """How the release is made, as far as an attacker is told."""
+        request = self.request
+        encoded = self.encoding is not None or self.kind is ReleaseKind.ENCODINGS
+        rounds = request.rounds if encoded else 1
+        known: dict[str, int | str] = {"rounds": rounds, "space": request.space}
+        if self.kind is not ReleaseKind.GRADIENTS:
+            return known
+        late = [d.written for d in self.defenses if d.spec.stage is not Stage.ENCODING]
+        return {
+            **known,
+            "batch_size": request.batch_size,
+            "victim_epochs": request.victim_epochs,
+            "bn_mode": request.bn_mode,
+            "guards": "+".join(late),
+        }
+
+    @property
+    def held_out(self) -> bool:
+        """Whether attacks are judged on images that the victim was not trained on."""
+        return self.request.targets_from == "heldout"
+
+    @property
+    def hides_signs(self) -> bool:
+        """Whether a defense of the stack multiplies by random signs."""
+        return any(defense.spec.hides_signs for defense in self.defenses)
+
+    @property
+    def encoding(self) -> Resolved | None:
+        """The encoding defense of the stack, if it has one."""
+        return next((d for d in self.defenses if d.spec.stage is Stage.ENCODING), None)
+
+
+def plan(request: Request, registry: Registry) -> Cell:
+    """Resolve every name and option; UsageError for what was typed wrong.
+
+    A cell that is well written and still cannot be (the attack's needs exceed the grants, say)
+    comes back with its reason.
+    """
+    attack = _one(registry.attack, request.attack, request.preset)
+    cell = _bare(request, registry, _stack(request, registry), attack)
+    return _with_attacks(cell, registry)
+
+
+def plan_as_ran(
+    request: Request, registry: Registry, defenses: tuple[Resolved, ...], main: AttackPlan
+) -> Cell:
+    """A cell that ran somewhere, of defenses and an attack that need not be installed here."""
+    return replace(_bare(request, registry, defenses, main.attack), main=main)
+
+
+def _bare(
+    request: Request, registry: Registry, defenses: tuple[Resolved, ...], attack: Resolved
+) -> Cell:
+    """A cell of which nobody knows yet how its attack reads the release."""
+    return Cell(
+        request=request,
+        defenses=defenses,
+        dataset=_one(registry.dataset, request.dataset, request.preset),
+        public=_public(request, registry),
+        victim=_one(registry.victim, request.victim, request.preset),
+        space=_one(registry.space, request.space, request.preset),
+        threat_model=registry.threat_model(request.threat_model),
+        metrics=tuple(registry.specs("metrics")),
+        attack=attack,
+        unavailable=_left_out(request, registry),
+    )
+
+
+def _left_out(request: Request, registry: Registry) -> dict[str, str]:
+    """Metrics that this request does not score, with the reason."""
+    specs = registry.specs("metrics")
+    if request.metrics is None:
+        slow = [spec.name for spec in specs if spec.slow and request.preset == "quick"]
+        return dict.fromkeys(slow, "slow, so left out of the quick preset; --metrics all has it")
+    if request.metrics == "all":
+        return {}
+    wanted = {registry.metric(name.strip()).name for name in request.metrics.split(",")}
+    return {spec.name: "not asked for" for spec in specs if spec.name not in wanted}
+
+
+def _one(find: object, text: str, preset: str) -> Resolved:
+    selection = parse_one(text)
+    spec = find(selection.name)  # type: ignore[operator]
+    return resolve(spec, selection, preset)
+
+
+def _public(request: Request, registry: Registry) -> Resolved | None:
+    if request.public is None:
+        return None
+    return _one(registry.dataset, request.public, request.preset)
+
+
+def _stack(request: Request, registry: Registry) -> tuple[Resolved, ...]:
+    selections = parse_stack(request.defense)
+    defenses = tuple(resolve(registry.defense(s.name), s, request.preset) for s in selections)
+    _check_stack(defenses, selections)
+    return defenses
+
+
+def _check_stack(defenses: tuple[Resolved, ...], selections: tuple[Selection, ...]) -> None:
+    names = [s.name for s in selections]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise UsageError(f"'{repeated[0]}' stands twice in the stack.")
+    encoders = [d.name for d in defenses if d.spec.stage is Stage.ENCODING]
+    if len(encoders) > 1:
+        raise UsageError(
+            f"A stack has at most one encoding defense; this one has {' and '.join(encoders)}."
+        )
+    _check_alone(defenses)
+
+
+def _check_alone(defenses: tuple[Resolved, ...]) -> None:
+    trainers = [d for d in defenses if d.spec.stage is not Stage.ENCODING]
+    alone = [d.name for d in trainers if d.spec.trains_alone]
+    others = [d.name for d in trainers if d.name not in alone[:1]]
+    if alone and others:
+        raise UsageError(
+            f"'{alone[0]}' holds only where it trains alone: a stack with it has no other defense "
+            f"of training or gradients, and this one has {' and '.join(others)}."
+        )
+
+
+def _with_attacks(cell: Cell, registry: Registry) -> Cell:
+    if cell.request.only == "utility":
+        return cell
+    if cell.held_out and cell.request.release not in (None, ReleaseKind.FEATURES):
+        return replace(cell, reason=_never_released(cell.request.release))
+    if cell.attack.spec.members:
+        return _with_members(cell, registry)
+    chosen = _attack_plan(cell, cell.attack, _kinds(cell))
+    if isinstance(chosen, str):
+        return replace(cell, reason=chosen)
+    return replace(cell, main=chosen, companions=_companions(cell, chosen, registry))
+
+
+def _never_released(kind: str) -> str:
+    return (
+        f"held-out images are not trained on, so the owner has no {kind} of them, only features; "
+        "leave --release at features, or --targets-from at private"
+    )
+
+
+def _with_members(cell: Cell, registry: Registry) -> Cell:
+    """All members that can read the first kind of release that one of them can read."""
+    members = _members(cell.attack.spec, cell.request.preset, registry)
+    reasons: dict[str, str] = {}
+    for kind in _kinds(cell):
+        options = {text: _attack_plan(cell, member, (kind,)) for text, member in members.items()}
+        plans = {text: plan for text, plan in options.items() if isinstance(plan, AttackPlan)}
+        reasons = {text: why for text, why in options.items() if isinstance(why, str)}
+        able = [plan for plan in plans.values() if not plan.attack.spec.companion]
+        if able:
+            return replace(cell, main=able[0], members=plans, excluded=reasons)
+    listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    return replace(cell, reason=f"no attack of '{cell.attack.name}' applies ({listed})")
+
+
+def _members(spec: AttackSpec, preset: str, registry: Registry) -> dict[str, Resolved]:
+    """The members of an attack that is many; `*` stands for every attack that is one."""
+    every = [other.name for other in registry.specs("attacks") if not other.members]
+    texts = [name for text in spec.members for name in (every if text == "*" else [text])]
+    return {text: one_attack(text, preset, registry) for text in texts}
+
+
+def one_attack(text: str, preset: str, registry: Registry) -> Resolved:
+    """An attack as written."""
+    return _one(registry.attack, text, preset)
+
+
+def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
+    """Kinds of release in which every defense of the stack has a part, in order of preference.
+
+    Encodings leave before anything is trained: defenses of training and of gradients do not
+    touch them. A gradient defense guards gradients first, though features feel it too. Of
+    held-out images there are features alone.
+    """
+    if cell.held_out:
+        return (ReleaseKind.FEATURES,)
+    if cell.request.release is not None:
+        return (ReleaseKind(cell.request.release),)
+    stages = {defense.spec.stage for defense in cell.defenses}
+    if Stage.GRADIENT in stages:
+        return (ReleaseKind.GRADIENTS, ReleaseKind.FEATURES)
+    if Stage.TRAINING in stages:
+        return (ReleaseKind.FEATURES, ReleaseKind.GRADIENTS)
+    return tuple(ReleaseKind)
+
+
+def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -> AttackPlan | str:
+    """The first granted alternative of the attack's needs of one of these kinds, or why none."""
+    idle = _idle(cell, kinds)
+    if idle:
+        return idle
+    grants = cell.threat_model.grants
+    readable = _readable(cell, attack, kinds)
+    if not readable:
+        return _unreadable(cell, attack, kinds)
+    kind = _granted_kind(readable, grants)
+    options = [needs for needs in readable if release_kind(needs) is kind]
+    if kind is ReleaseKind.ENCODINGS and cell.request.rounds < attack.spec.fewest_rounds:
+        return _too_few_rounds(attack.spec, cell.request.rounds)
+    options = [needs | _demanded(attack) for needs in options]
+    for needs in options:
+        if needs <= grants & CARRIED[kind]:
+            wanted = attack.spec.optional - _forgone(attack)
+            return AttackPlan(attack, kind, needs | (wanted & grants & CARRIED[kind]))
+    return _missing(attack.spec, options, cell.threat_model)
+
+
+def _too_few_rounds(spec: AttackSpec, rounds: int) -> str:
+    return (
+        f"'{spec.name}' compares encodings of one image over rounds, and needs at least "
+        f"{spec.fewest_rounds} of them, not {rounds}; publish more with --rounds"
+    )
+
+
+def _demanded(attack: Resolved) -> frozenset[Channel]:
+    """Channels that the options of an attack need beside its spec's."""
+    return attack.config.demands() if isinstance(attack.config, Config) else frozenset()
+
+
+def _forgone(attack: Resolved) -> frozenset[Channel]:
+    """Channels that the options of an attack leave out; those of strangers may know of none."""
+    return attack.config.forgoes() if isinstance(attack.config, Config) else frozenset()
+
+
+def _granted_kind(readable: list[frozenset[Channel]], grants: frozenset[Channel]) -> ReleaseKind:
+    """The first kind whose release the threat model grants.
+
+    An attack that gets the encodings but not the sources it needs does not turn to another
+    release in silence: it is not applicable, and the reason names the sources.
+    """
+    kinds = [release_kind(needs) for needs in readable]
+    return next((kind for kind in kinds if Channel(kind) in grants), kinds[0])
+
+
+def _readable(
+    cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]
+) -> list[frozenset[Channel]]:
+    """The attack's alternatives among these kinds, in its own order of preference.
+
+    A defense that acts after the encoding puts what it guards first.
+    """
+    found = [needs for needs in attack.spec.needs if release_kind(needs) in kinds]
+    if all(defense.spec.stage is Stage.ENCODING for defense in cell.defenses):
+        return found
+    return sorted(found, key=lambda needs: kinds.index(release_kind(needs)))
+
+
+def _idle(cell: Cell, kinds: tuple[ReleaseKind, ...]) -> str | None:
+    """Why the stack makes no sense of the kind that was asked for."""
+    late = [d.name for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
+    if kinds != (ReleaseKind.ENCODINGS,) or not late:
+        return None
+    return f"'{late[0]}' has no part in encodings: they leave before anything is trained"
+
+
+def _unreadable(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -> str:
+    stack = "+".join(defense.name for defense in cell.defenses)
+    reads = " or ".join(dict.fromkeys(release_kind(needs) for needs in attack.spec.needs))
+    wanted = " or ".join(kinds)
+    of = " of held-out images" if cell.held_out else ""
+    return f"'{attack.name}' reads {reads}; what is released under '{stack}' here is {wanted}{of}"
+
+
+def _missing(
+    spec: AttackSpec, readable: list[frozenset[Channel]], threat_model: ThreatModel
+) -> str:
+    gaps = [
+        sorted(needs - (threat_model.grants & CARRIED[release_kind(needs)])) for needs in readable
+    ]
+    lacking = min(gaps, key=len)
+    granted = ", ".join(sorted(threat_model.grants)) or "nothing"
+    return (
+        f"ChannelNotGranted: '{spec.name}' needs {', '.join(lacking)}, which the threat model "
+        f"'{threat_model.name}' does not grant (it grants {granted}); ask for a stronger one "
+        "with --threat-model"
+    )
+
+
+def _companions(cell: Cell, main: AttackPlan, registry: Registry) -> tuple[AttackPlan, ...]:
+    plans = []
+    for spec in registry.specs("attacks"):
+        if spec.companion and spec.name != main.attack.name:
+            attack = resolve(spec, Selection(spec.name), cell.request.preset)
+            option = _attack_plan(cell, attack, (main.kind,))
+            if not isinstance(option, str):
+                plans.append(option)
+    return tuple(plans)

@@ -1,0 +1,150 @@
+"""What a user asks for: the one schema behind the command line, TOML files and records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.api.errors import UsageError, nearest
+from harness.asking.toml import read_toml
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+PresetName = Literal["quick", "standard", "paper"]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Sizes(BaseModel):
+    """How many images each split holds at most."""
+
+    model_config = ConfigDict(frozen=True)
+
+    private: int
+    public: int
+    test: int
+
+
+SIZES: dict[str, Sizes] = {
+    "quick": Sizes(private=1000, public=4000, test=2000),
+    "standard": Sizes(private=1000, public=20_000, test=10_000),
+    "paper": Sizes(private=10_000, public=40_000, test=10_000),
+}
+SECONDS: dict[str, float] = {"quick": 600.0, "standard": 3600.0, "paper": 86_400.0}
+
+
+class Request(BaseModel):
+    """One evaluation as asked for. Sizes left out come from the preset."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    defense: str = "singmix"
+    attack: str = "unet"
+    dataset: str = "fashion-mini"
+    public: str | None = Field(None, description="dataset of the public pool; the same if unset")
+    victim: str = "cnn"
+    space: str = "pixels"
+    threat_model: str = "informed"
+    release: Literal["encodings", "features", "gradients"] | None = Field(
+        None, description="what leaves; if unset, what the stack guards and the attack reads"
+    )
+    preset: PresetName = "quick"
+    only: Literal["privacy", "utility"] | None = None
+    repeats: Count = Field(1, description="how often the victim is trained, for a mean accuracy")
+    rounds: Count = Field(1, description="how often each image is encoded and released")
+    private_size: Count | None = None
+    public_size: Count | None = None
+    test_size: Count | None = None
+    targets: Count | None = Field(
+        None, description="how many images are judged; if unset, all private or 100 held-out ones"
+    )
+    targets_from: Literal["private", "heldout"] = Field(
+        "private",
+        description="which images are judged: private ones, or test images, which the victim was "
+        "not trained on; those have features and no other release",
+    )
+    batch_size: Count = Field(1, description="images per released gradient")
+    victim_epochs: int = Field(1, ge=0, description="age of the model whose gradients leave")
+    bn_mode: Literal["train", "eval"] = "train"
+    twice: bool | None = Field(
+        None,
+        description="run attacks at twice their effort too, to see whether they were stopped too "
+        "early; if unset, those of a suite beyond the quick preset",
+    )
+    metrics: str | None = Field(None, description="`all`, or names parted by commas")
+    seed: int = Field(0, ge=0)
+    seconds: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="time limit of the attack"
+    )
+    megabytes: Count = Field(8192, description="memory limit of the attack")
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: int | None = Field(None, ge=1, le=1024)
+
+    @model_validator(mode="after")
+    def _targets_fit(self) -> Request:
+        split = "test" if self.targets_from == "heldout" else "private"
+        available: int = getattr(self.sizes, split)
+        if self.targets and self.targets > available:
+            raise ValueError(
+                f"targets={self.targets} is more than the {split} images there are "
+                f"({available}); raise {split}_size or lower targets"
+            )
+        if self.batch_size > self.sizes.private:
+            raise ValueError(
+                f"batch_size={self.batch_size} is more than the private images there are "
+                f"({self.sizes.private}); lower batch_size or raise private_size"
+            )
+        return self
+
+    @property
+    def sizes(self) -> Sizes:
+        """Sizes as asked, filled from the preset."""
+        default = SIZES[self.preset]
+        return Sizes(
+            private=self.private_size or default.private,
+            public=self.public_size or default.public,
+            test=self.test_size or default.test,
+        )
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds the attack may take."""
+        return self.seconds or SECONDS[self.preset]
+
+
+def make_request(**values: Any) -> Request:
+    """A validated request; UsageError says what is wrong and offers the nearest name."""
+    _check_names(values)
+    try:
+        return Request(**values)
+    except ValidationError as error:
+        faults = (f"{_where(fault['loc'])}{_reason(fault)}" for fault in error.errors())
+        raise UsageError("; ".join(faults)) from None
+
+
+def _check_names(values: Mapping[str, Any], place: str = "") -> None:
+    for name in values:
+        if name not in Request.model_fields:
+            hint = nearest(name, Request.model_fields)
+            raise UsageError(f"Unknown option '{name}'{place}.{hint}")
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    return f"{'.'.join(map(str, location))}: " if location else ""
+
+
+def _reason(fault: ErrorDetails) -> str:
+    """A fault in words: ours where it is ours, else pydantic's with what was written."""
+    if fault["type"] == "value_error":
+        return str(fault["ctx"]["error"])
+    return f"{fault['msg']}, not {fault['input']!r}"
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The options in a TOML file: their names are checked, their values are not."""
+    options = read_toml(path, f"There is no file {path}.")
+    _check_names(options, f" in {path}")
+    return options

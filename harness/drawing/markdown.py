@@ -1,0 +1,334 @@
+"""A board's README: its tables, how to read them, and how to get them again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from textwrap import TextWrapper
+
+from harness.results.headline import key_findings
+from harness.results.leading import leading
+from harness.results.numerals import (
+    ABSOLUTE,
+    NONE,
+    as_written,
+    code,
+    counted,
+    gained,
+    metric_name,
+    plain,
+    reach,
+    share,
+    signed,
+)
+from harness.results.ranks import RULE
+from harness.results.view import (
+    AttackView,
+    BoardView,
+    CellView,
+    ClaimView,
+    Leak,
+    Number,
+    RowView,
+    TrackView,
+)
+
+FRONT = "front.png"
+MADE = "<!-- Made by `harness leaderboard build` from the records here: do not edit. -->"
+REFERENCE, CLAIMS, NO_SCORE = "ref", "see page", "no score"
+SPECIAL = re.compile(r"[\\`*_\[\]<>&#~$@]|:(?=//)|(?<=www)\.|^[-+]")
+"""What Markdown would take for more than text; a bar, which parts columns, tables see to."""
+LISTED = re.compile(r"^(\d+)([.)])")
+"""What would begin a list."""
+WHY = {"failed": "failed", "timeout": "time", "not_applicable": "cannot be", "missing": "not run"}
+"""What stands in a table where a cell has no number."""
+
+READING = (
+    "**Gain** is what the strongest attack on each image scores beyond the best guess that uses no "
+    "release, signed so that positive leaks more. In a row, the guess is the best of all nulls on "
+    "each image, and of every attack's answer to another image of the same class: as many tries, "
+    "and as lucky. In a cell it is the one null that is best on average.",
+    "**Intervals** are 95%, and of two kinds. Of one seed: a bootstrap over images (of accuracies: "
+    "Wilson's over test images); how another seed would do is not in it, so rows of one seed look "
+    "surer than they are. Of several: Student's t over the seeds' means, or the seeds' own "
+    "intervals pooled, whichever is wider. A row's leak is taken over those seeds on which most of "
+    "its attacks ran; on others the strongest may be missing. The column `seeds` says how many "
+    "the accuracy is of, and behind it how many the leak, where these are others.",
+    f"**Rank.** {RULE} Two rows of different ranks may overlap all the same: a third one beats the "
+    "one and not the other. A row that lacks cells has no rank. A gain below zero counts as none: "
+    "who does worse than guessing could have guessed. Where a defense hides signs, it is ranked by "
+    "the images as they are or by their absolute values, whichever leaks more (marked |x|).",
+    "**Chance** beside an accuracy: its interval does not lie above what naming one class always "
+    "gives. Such a release leaks little because it holds little, and teaches nothing either.",
+    "**The reference** (`ref`) protects nothing: it is shown, and neither counted nor ranked. "
+    "Every accuracy is also given as a share of that of the same victim trained on unprotected "
+    "images; where the reference row is a training of its own, as for features, its share need "
+    "not be 100%. The dashed line of the picture is that accuracy, over as many seeds as any row "
+    "has.",
+    "**Attacks.** One beats another where it surely gains more on average over the defenses that "
+    "both met; ranks are layers, as above. One that surely gains against no defense has none. The "
+    "mean is over all defenses that an attack met, so two means compare only where these are the "
+    "same; within a rank it gives the order.",
+    "**Verified** means: every attack of the row has a result, has passed its positive control as "
+    "it is configured here, and no flag speaks against the numbers. Reasons stand on the page and "
+    "in the CSV.",
+    "That an attack gains nothing does not make a defense safe: another attack may do better.",
+)
+"""How to read a board, point by point."""
+LEGEND = (
+    (NONE, "the board does not have this cell"),
+    (CLAIMS, "the attack brings no images back; what it found out stands on the page"),
+    (NO_SCORE, "nothing that this metric could judge"),
+    ("|x|", "of absolute values"),
+    ("?", "unverified"),
+)
+"""What stands in a table of cells, and what it means."""
+
+
+def readme(view: BoardView) -> str:
+    """The whole file."""
+    blocks = [MADE, f"# {view.title}", view.about, *_opening(view)]
+    for track in view.tracks:
+        blocks += _track(track, view)
+    blocks += _claims(view.claims)
+    blocks += ["## How to read this", _points(READING), *_again(view)]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _points(sentences: Iterable[str]) -> str:
+    within = TextWrapper(100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(map(within.fill, sentences))
+
+
+def _text(words: str) -> str:
+    """Somebody's words on one line, where they mean nothing but themselves."""
+    return LISTED.sub(r"\1\\\2", SPECIAL.sub(r"\\\g<0>", " ".join(words.split())))
+
+
+def _opening(view: BoardView) -> list[str]:
+    lacking = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
+    files = (
+        f"{counted(view.records, 'record')}{lacking}. The [page](index.html) opens every row; "
+        "[leaderboard.csv](leaderboard.csv) has every number."
+    )
+    picture = f"![Accuracy against leakage]({FRONT})" if _has_front(view) else ""
+    return [" ".join(key_findings(view)), picture, files]
+
+
+def _has_front(view: BoardView) -> bool:
+    return any(row.rank for track in view.tracks for row in track.rows)
+
+
+def _track(track: TrackView, view: BoardView) -> list[str]:
+    metrics = [m for m in view.metrics if any(leading(row.leaks, m) for row in track.rows)]
+    blocks = [f"## {track.title}", track.about, _not_whole(track)]
+    if metrics:
+        blocks.append(_rows(track, metrics))
+    if any(cell.records for row in track.rows for cell in row.cells):
+        blocks += ["### Every attack", *_cells(track, metrics)]
+    else:
+        blocks.append(_not_run(track))
+    if track.attacks and metrics:
+        blocks += ["### Attacks", _attacks(track.attacks, metrics)]
+    return blocks
+
+
+def _not_whole(track: TrackView) -> str:
+    """What a track that has begun still lacks."""
+    missing = sum(row.missing for row in track.rows)
+    if not missing or not any(cell.records for row in track.rows for cell in row.cells):
+        return ""
+    have = "has" if missing == 1 else "have"
+    return (
+        f"**Not whole:** {counted(missing, 'cell')} of this track {have} not been run, and rows "
+        "that lack any have no rank: an attack that is still to run may be the strongest."
+    )
+
+
+def _not_run(track: TrackView) -> str:
+    """What a track without any record would be of."""
+    attacks = dict.fromkeys(cell.attack for row in track.rows for cell in row.cells)
+    return f"Not run yet: {_list(row.defense for row in track.rows)}; against {_list(attacks)}."
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(map(code, names))
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; the first column is text, the others are too."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _rows(track: TrackView, metrics: Sequence[str]) -> str:
+    heads = [f"{metric_name(metric)} gain" for metric in metrics]
+    head = ["rank", "defense", "seeds", "accuracy", "of unprotected", *heads]
+    head += ["strongest attack", "verified"]
+    return _table(head, [_row(row, metrics) for row in track.rows])
+
+
+def _row(row: RowView, metrics: Sequence[str]) -> list[str]:
+    first = leading(row.leaks, metrics[0])
+    unranked = NONE if row.protected else REFERENCE
+    return [
+        str(row.rank.get(metrics[0], unranked)),
+        _named(row),
+        _seeds(row, first),
+        _share(row.accuracy) + (", chance" if row.at_chance else ""),
+        _share(row.retained),
+        *(_gain(leading(row.leaks, metric)) for metric in metrics),
+        code(first.strongest) if first else NONE,
+        "yes" if row.verified else "no",
+    ]
+
+
+def _seeds(row: RowView, leak: Leak | None) -> str:
+    """How many seeds a row's accuracy is of, and its leak where these are others."""
+    learned, leaked = len(row.seeds), len(leak.seeds) if leak else 0
+    if not learned:
+        return NONE
+    return f"{learned}, leak {leaked}" if leaked not in (0, learned) else str(learned)
+
+
+def _named(row: RowView) -> str:
+    return code(row.defense) + (f" ({_text(row.origin)})" if row.origin else "")
+
+
+def _share(number: Number | None) -> str:
+    return share(number) if number else NONE
+
+
+def _gain(leak: Leak | None) -> str:
+    return f"{gained(leak)}{_face(leak)}" if leak else NONE
+
+
+def _face(leak: Leak) -> str:
+    return " |x|" if leak.metric.endswith(ABSOLUTE) else ""
+
+
+def _cells(track: TrackView, metrics: Sequence[str]) -> list[str]:
+    """A table of gains by the first metric, defenses against attacks, and why some have none."""
+    heads = list(dict.fromkeys((c.attack, c.threat_model) for row in track.rows for c in row.cells))
+    several = len({model for _, model in heads}) > 1
+    names = [code(attack) + (f" ({_text(model)})" if several else "") for attack, model in heads]
+    reasons: dict[str, int] = {}
+    lines = []
+    for row in track.rows:
+        cells = {(cell.attack, cell.threat_model): cell for cell in row.cells}
+        found = [_cell(cells.get(key), metrics, reasons) for key in heads]
+        lines.append([_named(row), *found])
+    notes = "\n".join(f"{number}. {_text(reason)}" for reason, number in reasons.items())
+    return [_legend(metrics, lines), _table(["defense", *names], lines), notes]
+
+
+def _legend(metrics: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """What the table is of, and what its signs mean, as far as it has them."""
+    ends = " ".join(cell for line in lines for cell in line[1:]) + " "
+    signs = [f"{mark}: {meaning}" for mark, meaning in LEGEND if f"{mark} " in ends]
+    what = [f"Gain in {metric_name(metrics[0])}"] if metrics else []
+    what += ["(1), (2), …: why there is no number, below"] if " (1)" in ends else []
+    text = "; ".join([*what, *signs])
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _cell(cell: CellView | None, metrics: Sequence[str], reasons: dict[str, int]) -> str:
+    if cell is None:
+        return NONE
+    if cell.status != "ok":
+        number = reasons.setdefault(cell.reason, len(reasons) + 1)
+        return f"{WHY[cell.status]} ({number})"
+    leak = leading(cell.leaks, metrics[0]) if metrics else None
+    if leak is None:
+        return CLAIMS if cell.findings else NO_SCORE
+    return signed(leak.gain.value, leak.unit) + _face(leak) + ("" if cell.verified else " ?")
+
+
+def _attacks(attacks: Sequence[AttackView], metrics: Sequence[str]) -> str:
+    heads = [f"mean {metric_name(metric)} gain" for metric in metrics]
+    head = ["rank", "attack", "attacker", *heads, "defenses", "strongest on", "control"]
+    return _table(head, [_attack(each, metrics) for each in attacks])
+
+
+def _attack(each: AttackView, metrics: Sequence[str]) -> list[str]:
+    rank = each.rank.get(metrics[0])
+    return [
+        NONE if rank is None else str(rank),
+        code(each.attack),
+        _text(each.threat_model),
+        *(_mean(each.gain.get(metric), metric) for metric in metrics),
+        str(each.cells),
+        counted(each.strongest_of, "image"),
+        each.control,
+    ]
+
+
+def _mean(number: Number | None, metric: str) -> str:
+    if number is None:
+        return NONE
+    unit = _unit(metric)
+    return f"{signed(number.value, unit)} {reach(number.ci, unit, True)}".strip()
+
+
+def _unit(metric: str) -> str:
+    return "dB" if metric.endswith("_db") else ""
+
+
+def _claims(claims: Sequence[ClaimView]) -> list[str]:
+    if not claims:
+        return []
+    head = ["defense", "attack", "metric", "claimed", "measured here", "source", "note"]
+    return ["## What papers claim", _table(head, [_claim(each) for each in claims])]
+
+
+def _claim(each: ClaimView) -> list[str]:
+    unit, found = _unit(each.metric), each.measured
+    measured = (
+        f"{plain(found.value, unit)} {reach(found.ci, unit)}".strip() if found else "not measured"
+    )
+    return [
+        code(each.defense),
+        code(each.attack),
+        metric_name(each.metric),
+        as_written(each.claimed),
+        measured,
+        _text(each.source),
+        _text(each.note),
+    ]
+
+
+def _again(view: BoardView) -> list[str]:
+    commands = {
+        f"harness matrix --board {view.name}": "run what is missing",
+        f"harness leaderboard check {view.name}": "see that these files follow from the records",
+        f"harness verify leaderboards/{view.name}": "see that the records are genuine",
+    }
+    width = max(map(len, commands))
+    lines = [f"{line:<{width}}  # {what}" for line, what in commands.items()]
+    return [
+        "## How to get this again",
+        "\n".join(["```sh", *lines, "```"]),
+        "Every record's own command stands on the page, beside it.",
+    ]
+
+
+def index(views: Sequence[BoardView]) -> str:
+    """The README over all boards."""
+    head = ["board", "what it is of", "what was found first", "rows", "records", "not run yet"]
+    table = _table(head, [_board(view) for view in views])
+    return "\n\n".join([MADE, "# Boards", table, "The same as [pages](index.html)."]) + "\n"
+
+
+def _board(view: BoardView) -> list[str]:
+    return [
+        f"[{view.name}]({view.name}/README.md)",
+        view.title,
+        key_findings(view)[0],
+        str(sum(len(track.rows) for track in view.tracks)),
+        str(view.records),
+        str(view.missing),
+    ]

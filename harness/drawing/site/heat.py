@@ -1,0 +1,167 @@
+"""Defenses against attacks, as a map of gains: a number in every cell, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.results import attackers
+from harness.results.leading import leading
+from harness.results.numerals import NONE, gained, signed
+from harness.results.rows import in_order
+from harness.results.view import CellView, Leak, RowView, TrackView
+
+STEPS = {"dB": (0.5, 2.0, 6.0, 15.0), "": (0.02, 0.06, 0.15, 0.4)}
+"""Where one colour ends and the next begins, on both sides of zero, by unit."""
+WORDS = {
+    "ok": "no score",
+    "failed": "failed",
+    "timeout": "timeout",
+    "not_applicable": "n/a",
+    "missing": "missing",
+}
+SILENT = "the attack shows no images that this metric could judge"
+
+Column = tuple[str, str]
+"""An attack, and the threat model it worked under."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One cell. `level` from -4 to 4 is its colour, None without a number; `note` its footnote.
+
+    A dash without a footnote is a cell that the board does not have.
+    """
+
+    text: str
+    column: Column
+    level: int | None = None
+    note: int | None = None
+    tip: str = ""
+    verified: bool = True
+
+
+@dataclass(frozen=True)
+class Note:
+    """Why cells have no number."""
+
+    number: int
+    word: str
+    reason: str
+    cells: int
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The map by one metric: `rows` are defenses with a tile for each column.
+
+    `names` are those of attacks without options, where no other attack has the same.
+    """
+
+    columns: tuple[Column, ...]
+    names: Mapping[str, str]
+    rows: tuple[tuple[RowView, tuple[Tile, ...]], ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def several(self) -> bool:
+        """Whether attacks worked under more than one threat model."""
+        return len({model for _, model in self.columns}) > 1
+
+    @property
+    def any_number(self) -> bool:
+        """Whether any cell has a number, and with it a colour."""
+        return any(tile.level is not None for _, tiles in self.rows for tile in tiles)
+
+
+def heat_map(track: TrackView, metric: str) -> Heat:
+    """All cells of a track by a metric, the strongest attack at the left."""
+    columns = _columns(track, metric)
+    numbers = _numbered(track, metric)
+    rows = in_order(track.rows, metric)
+    return Heat(
+        columns=tuple(columns),
+        names=_names({attack for attack, _ in columns}),
+        rows=tuple((row, tuple(_tiles(row, columns, metric, numbers))) for row in rows),
+        notes=tuple(_notes(track, metric, numbers)),
+    )
+
+
+def level(leak: Leak) -> int:
+    """The colour of a gain: 0 where it is small, or its interval holds zero."""
+    ci = leak.gain.ci
+    if ci and ci[0] <= 0 <= ci[1]:
+        return 0
+    steps = sum(abs(leak.gain.value) >= step for step in _steps(leak.unit))
+    return steps if leak.gain.value > 0 else -steps
+
+
+def legend(unit: str) -> list[tuple[int, str]]:
+    """Each colour from the lowest, with the gains it stands for."""
+    steps = _steps(unit)
+    middle = (0, f"within ±{steps[0]:g}")
+    up = [(i, f"{low:g} to {high:g}") for i, (low, high) in enumerate(pairwise(steps), start=1)]
+    ends = [(-len(steps), f"−{steps[-1]:g} or less"), (len(steps), f"{steps[-1]:g} or more")]
+    down = [(-i, f"−{text.replace(' to ', ' to −')}") for i, text in reversed(up)]
+    return [ends[0], *down, middle, *up, ends[1]]
+
+
+def _steps(unit: str) -> tuple[float, ...]:
+    return STEPS.get(unit, STEPS[""])
+
+
+def _columns(track: TrackView, metric: str) -> list[Column]:
+    """Attacks in the order of their table, those that it does not have last."""
+    ranked = [
+        (each.attack, each.threat_model) for each in attackers.in_order(track.attacks, metric)
+    ]
+    found = {(cell.attack, cell.threat_model) for row in track.rows for cell in row.cells}
+    return [*(each for each in ranked if each in found), *sorted(found - {*ranked})]
+
+
+def _names(attacks: Collection[str]) -> dict[str, str]:
+    bare = {attack: attack.partition("[")[0] for attack in attacks}
+    alone = [name for name in bare.values() if [*bare.values()].count(name) == 1]
+    return {attack: name if name in alone else attack for attack, name in bare.items()}
+
+
+def _tiles(
+    row: RowView, columns: Sequence[Column], metric: str, numbers: dict[tuple[str, str], int]
+) -> list[Tile]:
+    cells = {(cell.attack, cell.threat_model): cell for cell in row.cells}
+    return [
+        _tile(cells[column], metric, numbers) if column in cells else Tile(NONE, column)
+        for column in columns
+    ]
+
+
+def _tile(cell: CellView, metric: str, numbers: dict[tuple[str, str], int]) -> Tile:
+    column = (cell.attack, cell.threat_model)
+    leak = leading(cell.leaks, metric)
+    if leak is None:
+        word, reason = why = _why(cell)
+        return Tile(word, column, note=numbers[why], tip=reason)
+    text = signed(leak.gain.value, leak.unit)
+    return Tile(text, column, level=level(leak), tip=gained(leak), verified=cell.verified)
+
+
+def _why(cell: CellView) -> tuple[str, str]:
+    """A word and a sentence on a cell without a number."""
+    return WORDS[cell.status], cell.reason or (SILENT if cell.status == "ok" else "")
+
+
+def _numbered(track: TrackView, metric: str) -> dict[tuple[str, str], int]:
+    """Reasons in the order in which a reader meets them."""
+    return {why: i for i, why in enumerate(dict.fromkeys(_reasons(track, metric)), start=1)}
+
+
+def _notes(track: TrackView, metric: str, numbers: dict[tuple[str, str], int]) -> list[Note]:
+    met = _reasons(track, metric)
+    return [Note(number, *why, cells=met.count(why)) for why, number in numbers.items()]
+
+
+def _reasons(track: TrackView, metric: str) -> list[tuple[str, str]]:
+    """Why there is no number, for each cell without one."""
+    cells = (cell for row in in_order(track.rows, metric) for cell in row.cells)
+    return [_why(cell) for cell in cells if not leading(cell.leaks, metric)]

@@ -1,1 +1,0 @@
-"""Records as tables, pictures and pages."""

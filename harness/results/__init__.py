@@ -1,0 +1,1 @@
+"""What records say together: rows, ranks and views. Pure."""

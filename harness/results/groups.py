@@ -1,0 +1,141 @@
+"""Records of a board by track, defense and attack: what rows and cells are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.boards.cells import BoardCell, cells_of, identity
+from harness.store.canonical import sha256_of
+from harness.submissions.cells import places
+
+if TYPE_CHECKING:
+    from harness.boards.protocol import Board
+    from harness.results.material import Kept, Material
+    from harness.store.record import RunRecord
+    from harness.submissions.description import Submission
+
+
+LOST = ("failed", "timeout")
+"""How a cell ends that should have had a result."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One defense against one attack in one track: a record for each seed, None where missing.
+
+    `origin` is the submission that the cell is of, empty for the board's own.
+    """
+
+    cell: BoardCell
+    origin: str = ""
+    seeds: dict[int, Kept | None] = field(default_factory=dict)
+
+    @property
+    def attack(self) -> str:
+        """As written."""
+        return self.cell.request.attack
+
+    @property
+    def threat_model(self) -> str:
+        """What the attacker holds."""
+        return self.cell.request.threat_model
+
+    @property
+    def kept(self) -> list[Kept]:
+        """What there is, by seed."""
+        return [kept for _, kept in sorted(self.seeds.items()) if kept]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """The records there are, by seed."""
+        return [kept.record for kept in self.kept]
+
+    @property
+    def unproven(self) -> bool:
+        """Whether a result is absent or left out that should be there, but for missing seeds."""
+        doubtful = any(kept.unproven for kept in self.kept)
+        return doubtful or (not self.ok and any(r.status in LOST for r in self.records))
+
+    @property
+    def ok(self) -> list[RunRecord]:
+        """Records with a result."""
+        return [record for record in self.records if record.status == "ok"]
+
+    @property
+    def counted(self) -> list[RunRecord]:
+        """Records whose numbers count: neither of a quick look nor of an attacker who is told."""
+        return [r for r in self.ok if all(flag.name != "unranked" for flag in r.flags)]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One defense of one track with its groups. `origin` is the submission that hands it in.
+
+    `beside` are attacks that do not count, whose records still tell what was learned.
+    """
+
+    track: str
+    defense: str
+    origin: str
+    groups: tuple[Group, ...]
+    beside: tuple[Group, ...] = ()
+
+
+Owned = tuple[BoardCell, str]
+"""A cell, and the submission it is of."""
+
+
+def lines(material: Material) -> list[Line]:
+    """Every row of the board and of what was submitted, each cell with its record if there is one.
+
+    The board's own records count before submitted ones, and of those the newest.
+    """
+    ordered = sorted(material.kept, key=lambda each: (not each.origin, each.record.created))
+    answers = {identity(each.record.request): each for each in ordered}
+    rows: dict[tuple[str, str], dict[str, Group]] = {}
+    for cell, origin in all_cells(material.board, material.submissions, answers):
+        row = rows.setdefault((cell.track, cell.request.defense), {})
+        group = row.setdefault(_but_for_the_seed(cell), Group(cell, origin))
+        group.seeds.setdefault(cell.request.seed, answers.get(cell.identity))
+    handed_in = _defenses(material.submissions, material.board)
+    return [
+        Line(track, defense, handed_in.get((track, defense), ""), tuple(groups.values()))
+        for (track, defense), groups in rows.items()
+    ]
+
+
+def all_cells(
+    board: Board, submissions: Iterable[Submission], answers: Mapping[str, Kept]
+) -> Iterator[Owned]:
+    """The board's cells, then those of submissions.
+
+    A defense has to fill each of its cells. An attack has only those that it answers: what a
+    stranger leaves out is no gap in the board.
+    """
+    yield from ((cell, "") for cell in cells_of(board))
+    for each in submissions:
+        for place in places(board, each.kind, each.what, each.tracks):
+            there = [cells for cells in place if any(c.identity in answers for c in cells)]
+            if each.kind == "defense":
+                there = there or [place[0]]
+            for cells in there[:1]:
+                yield from ((cell, each.name) for cell in cells)
+
+
+def _defenses(submissions: Iterable[Submission], board: Board) -> dict[tuple[str, str], str]:
+    """By track and defense, the submission that hands it in; not those that the board has."""
+    own = {(cell.track, cell.request.defense) for cell in cells_of(board)}
+    return {
+        key: each.name
+        for each in submissions
+        if each.kind == "defense"
+        for place in places(board, each.kind, each.what, each.tracks)
+        for cell in place[0]
+        if (key := (cell.track, cell.request.defense)) not in own
+    }
+
+
+def _but_for_the_seed(cell: BoardCell) -> str:
+    return sha256_of(cell.request.model_dump(mode="json", exclude={"device", "seed"}))

@@ -1,0 +1,147 @@
+"""What a board found, in three sentences that are computed from its numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from harness.results.leading import leading
+from harness.results.marks import off_scale
+from harness.results.numerals import code, counted, gained, metric_name, percent
+from harness.results.view import BoardView, Leak, RowView, TrackView
+
+
+def key_findings(view: BoardView) -> tuple[str, ...]:
+    """What the front offers, what attacks got, and how far the numbers can be trusted.
+
+    Of a board that is not whole, first of all that it is not. Names stand in backticks.
+    """
+    if view.status == "defined":
+        return (f"This board is defined and has not been run: {counted(view.missing, 'cell')}.",)
+    return (*_lacking(view), *_found(view), _trust(view))
+
+
+def _lacking(view: BoardView) -> Iterator[str]:
+    """What is still to run, and what follows for the ranks."""
+    rows = [row for track in view.tracks for row in track.rows if row.protected]
+    lacking = sum(row.missing > 0 for row in rows)
+    if view.missing:
+        have = "has" if view.missing == 1 else "have"
+        which = f"{lacking} of {counted(len(rows), 'row')} of defenses lack some and have no rank"
+        ranked = f": {which}" if lacking else ""
+        yield f"{counted(view.missing, 'cell')} of this board {have} not been run{ranked}."
+
+
+def _found(view: BoardView) -> tuple[str, ...]:
+    metric = next(iter(view.metrics), "")
+    ranked = {track.title: rows for track in view.tracks if (rows := _ranked(track, metric))}
+    if not ranked:
+        return ("No defense of this board has a rank yet.",)
+    title, rows = next(iter(ranked.items()))
+    every = [row for rows in ranked.values() for row in rows]
+    return (_front(title, rows, metric), _leakage(every, metric))
+
+
+def _ranked(track: TrackView, metric: str) -> list[RowView]:
+    return [row for row in track.rows if row.rank.get(metric)]
+
+
+def _front(title: str, rows: Sequence[RowView], metric: str) -> str:
+    """How many are on the front, and its ends, but for those that teach nothing or hide nothing."""
+    front = [row for row in rows if row.rank[metric] == 1]
+    useless = [row for row in front if row.at_chance]
+    open_ = [row for row in front if row not in useless and _gives_away(row, metric)]
+    offers = [row for row in front if row not in useless + open_]
+    are = "is" if len(front) == 1 else "are"
+    opening = f"{title}: {len(front)} of {counted(len(rows), 'ranked defense')} {are} on the front"
+    words = [
+        f"{len(some)} with {what}"
+        for some, what in (
+            (useless, "an accuracy that is not surely above chance"),
+            (open_, "the images as good as given away"),
+        )
+        if some
+    ]
+    if words:
+        opening = f"{opening}, {' and '.join(words)}"
+    return f"{opening}{_ends(offers, metric, bool(words))}."
+
+
+def _gives_away(row: RowView, metric: str) -> bool:
+    leak = _leak(row, metric)
+    return leak.gain.value >= off_scale(leak.unit)
+
+
+def _ends(offers: Sequence[RowView], metric: str, others: bool) -> str:
+    """The row of most accuracy and that of least leakage; of the others, or of all."""
+    if not offers:
+        return ""
+    learned = max(offers, key=lambda row: (_accuracy(row), -_gain(row, metric), row.defense))
+    tight = min(offers, key=lambda row: (_gain(row, metric), -_accuracy(row), row.defense))
+    if len(offers) == 1:
+        return f"{'; the other is' if others else ':'} {_offer(learned, metric)}"
+    if learned == tight:
+        these = "the others" if others else "these"
+        return f"; of {these} {_offer(learned, metric)} learns most and leaks least"
+    they = "the others" if others else "they"
+    return f"; {they} go from {_offer(learned, metric)} to {_offer(tight, metric)}"
+
+
+def _offer(row: RowView, metric: str) -> str:
+    gain = f"{metric_name(metric)} gain {gained(_leak(row, metric))}"
+    doubt = "" if row.verified else ", unverified"
+    return f"{code(row.defense)} (accuracy {percent(_accuracy(row))}, {gain}{doubt})"
+
+
+def _accuracy(row: RowView) -> float:
+    return row.accuracy.value if row.accuracy else 0.0
+
+
+def _gain(row: RowView, metric: str) -> float:
+    return _leak(row, metric).gain.value
+
+
+def _leak(row: RowView, metric: str) -> Leak:
+    leak = leading(row.leaks, metric)
+    assert leak is not None, "a row with a rank has a leak"
+    return leak
+
+
+def _leakage(rows: Sequence[RowView], metric: str) -> str:
+    """How often the strongest attack surely beats guessing, and which attack that mostly is."""
+    shown = [row for row in rows if _surely_leaks(row, metric)]
+    strongest = Counter(_leak(row, metric).strongest for row in shown)
+    opening = (
+        f"Over all tracks, the strongest attack surely gains more than guessing against "
+        f"{len(shown)} of {counted(len(rows), 'ranked row')}"
+    )
+    if not shown:
+        return f"{opening}."
+    attack, most = min(strongest.items(), key=lambda item: (-item[1], item[0]))
+    return f"{opening}; most often it is {code(attack)} ({counted(most, 'time')})."
+
+
+def _surely_leaks(row: RowView, metric: str) -> bool:
+    gain = _leak(row, metric).gain
+    return (gain.ci[0] if gain.ci else gain.value) > 0
+
+
+def _trust(view: BoardView) -> str:
+    """What stands against the numbers: rows unverified, cells without a number."""
+    rows = [row for track in view.tracks for row in track.rows]
+    states: Counter[str] = Counter(cell.status for row in rows for cell in row.cells)
+    unverified = sum(not row.verified for row in rows)
+    lacks = [
+        f"{states[state]} {words}"
+        for state, words in (
+            ("not_applicable", "cannot be"),
+            ("failed", "failed"),
+            ("timeout", "ran out of time"),
+            ("missing", "not run yet"),
+        )
+        if states[state]
+    ]
+    pairs = f"of {counted(states.total(), 'pair')} of a defense and an attack"
+    return f"{unverified} of {counted(len(rows), 'row')} are unverified; {pairs} " + (
+        f"{', '.join(lacks)}." if lacks else "each has a result."
+    )

@@ -1,0 +1,206 @@
+"""Of each image, the strongest of a row's attacks: from what records keep image by image."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.api.errors import IntegrityError
+from harness.results.groups import Group
+from harness.results.leading import counts
+from harness.results.seeds import TOO_LARGE, combined, number, rounded
+from harness.results.view import Leak, Number
+from harness.rng import KeyedStream, board_key
+from harness.scoring.by_image import ByImage, array
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from harness.scoring.intervals import Interval
+    from harness.store.record import RunRecord
+
+    Column = NDArray[np.float64]
+
+LARGEST = 1e9
+"""No metric has values beyond: decibels end at 120."""
+
+
+@dataclass(frozen=True, eq=False)
+class Worst:
+    """One metric of one seed: `best` and `null` [targets], NaN where either is undefined.
+
+    `best` is what the strongest attack scores on each image, `null` the best of all nulls there
+    and of every attack's answers to other images of the class: as many tries, and as lucky. `who`
+    is the strongest attack of each image that has one.
+    """
+
+    metric: str
+    like: ByImage
+    best: Column
+    null: Column
+    who: tuple[str, ...]
+
+    @property
+    def sign(self) -> int:
+        """+1 where higher values leak more, else -1."""
+        return 1 if self.like.leaks_more == "higher" else -1
+
+    @property
+    def gain(self) -> Column:
+        """[targets], signed so that positive leaks more."""
+        gain: Column = self.sign * (self.best - self.null)
+        return gain
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row's worst cases on one seed, by metric."""
+
+    seed: int
+    metrics: dict[str, Worst]
+
+
+def worst_cases(groups: Sequence[Group]) -> list[Case]:
+    """Of the seeds on which most of a row's attacks ran: on others the strongest may be missing."""
+    by_seed: dict[int, list[tuple[str, RunRecord]]] = {}
+    for group in groups:
+        for record in group.counted:
+            if record.by_image:
+                by_seed.setdefault(record.request.seed, []).append((group.attack, record))
+    most = max(map(len, by_seed.values()), default=0)
+    return [Case(seed, _metrics(ran)) for seed, ran in sorted(by_seed.items()) if len(ran) == most]
+
+
+def _metrics(ran: Sequence[tuple[str, RunRecord]]) -> dict[str, Worst]:
+    found: dict[str, list[tuple[str, ByImage]]] = {}
+    for attack, record in ran:
+        for name, scores in record.by_image.items():
+            if counts(name):
+                found.setdefault(name, []).append((attack, scores))
+    _check_alike(ran)
+    worst = {name: _worst(name, each) for name, each in sorted(found.items())}
+    return {name: each for name, each in worst.items() if _defined(each)}
+
+
+def _check_alike(ran: Sequence[tuple[str, RunRecord]]) -> None:
+    """Every record of one row and seed judges the same images by the same metrics."""
+    kept = [(name, s) for _, record in ran for name, s in record.by_image.items()]
+    lengths = {len(column) for _, s in kept for column in (s.attack, s.guess)}
+    lengths |= {len(s.misplaced) for _, s in kept if s.misplaced}
+    metrics = {(name, s.leaks_more, s.unit) for name, s in kept}
+    if len(lengths) > 1 or len(metrics) > len({name for name, _ in kept}):
+        ids = ", ".join(record.id[:12] for _, record in ran)
+        raise IntegrityError(
+            f"Records {ids} should be of the same images and metrics, and are not."
+        )
+
+
+def _worst(name: str, ran: Sequence[tuple[str, ByImage]]) -> Worst:
+    import numpy as np
+
+    like = ran[0][1]
+    sign = 1 if like.leaks_more == "higher" else -1
+    table = sign * np.stack([array(scores.attack) for _, scores in ran])
+    nulls = [array(c) for _, scores in ran for c in (scores.guess, scores.misplaced) if c]
+    best, null = _top(table), _top(sign * np.stack(nulls))
+    defined = np.isfinite(best) & np.isfinite(null)
+    if (np.abs(np.stack([best, null])[:, defined]) > LARGEST).any():
+        raise IntegrityError(TOO_LARGE)
+    index = np.where(np.isnan(table), -np.inf, table).argmax(0)
+    return Worst(
+        metric=name,
+        like=like,
+        best=np.where(defined, sign * best, np.nan),
+        null=np.where(defined, sign * null, np.nan),
+        who=tuple(ran[i][0] for i, there in zip(index, defined, strict=True) if there),
+    )
+
+
+def _top(table: Column) -> Column:
+    """The largest of each column, NaN where none is defined."""
+    import numpy as np
+
+    top: Column = np.fmax.reduce(table, axis=0)
+    return top
+
+
+def _defined(worst: Worst) -> bool:
+    import numpy as np
+
+    return bool(np.isfinite(worst.best).any())
+
+
+Intervals = Mapping[Worst, tuple["Interval | None", "Interval | None"]]
+"""Of each worst case, the intervals of its mean and of its gain."""
+
+
+def intervals(cases: Iterable[Case]) -> Intervals:
+    """Bootstrap intervals of all worst cases; those of as many images share their resamples.
+
+    So the interval of one does not depend on which others there are.
+    """
+    import numpy as np
+
+    from harness.scoring.intervals import mean_intervals
+
+    by_length: dict[int, list[Worst]] = {}
+    for case in cases:
+        for worst in case.metrics.values():
+            by_length.setdefault(len(worst.best), []).append(worst)
+    found: dict[Worst, tuple[Interval | None, Interval | None]] = {}
+    for n, members in by_length.items():
+        columns = np.stack([c for each in members for c in (each.best, each.gain)], axis=1)
+        bounds = mean_intervals(columns, KeyedStream(board_key(0)).stream(use="board", images=n))
+        pairs = zip(bounds[::2], bounds[1::2], strict=True)
+        found |= dict(zip(members, pairs, strict=True))
+    return found
+
+
+def leaks(cases: Sequence[Case], sure: Intervals) -> dict[str, Leak]:
+    """A row's leaks by metric, over the seeds of its worst cases."""
+    names = {name: None for case in cases for name in case.metrics}
+    return {name: _leak(name, cases, sure) for name in names}
+
+
+def _leak(name: str, cases: Sequence[Case], sure: Intervals) -> Leak:
+    own = [(case.seed, case.metrics[name]) for case in cases if name in case.metrics]
+    members = [worst for _, worst in own]
+    first = members[0]
+    return Leak(
+        metric=name,
+        unit=first.like.unit,
+        leaks_more=first.like.leaks_more,
+        mean=combined([_mean(each.best, sure[each][0]) for each in members]),
+        null=combined([_mean(each.null, None) for each in members]).value,
+        gain=combined([_mean(each.gain, sure[each][1]) for each in members]),
+        worst=rounded(max((_most(each) for each in members), key=lambda v: first.sign * v)),
+        strongest=_commonest(members),
+        seeds=tuple(seed for seed, _ in own),
+    )
+
+
+def _mean(values: Column, ci: Interval | None) -> Number:
+    import numpy as np
+
+    return number(float(np.nanmean(values)), ci)
+
+
+def _most(worst: Worst) -> float:
+    """The value of the image that leaks most."""
+    import numpy as np
+
+    return worst.sign * float(np.nanmax(worst.sign * worst.best))
+
+
+def _commonest(members: Sequence[Worst]) -> str:
+    """The attack that came nearest to most images; the first of equals."""
+    winners = wins(members)
+    return max(winners, key=lambda name: winners[name])
+
+
+def wins(members: Iterable[Worst]) -> Counter[str]:
+    """Of how many images each attack was the strongest."""
+    return Counter(name for each in members for name in each.who)

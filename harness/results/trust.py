@@ -1,0 +1,175 @@
+"""What speaks against a number: flags, controls that were not passed, cells without a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+from harness.results.view import Notice, Standing
+from harness.store.canonical import canonical_json
+
+if TYPE_CHECKING:
+    from harness.results.groups import Group, Line
+    from harness.results.material import Kept, Reported
+    from harness.results.view import CellView, Leak
+    from harness.store.record import Used
+
+TO_KNOW = frozenset(
+    {
+        "unranked",
+        "beyond_the_guarantee",
+        "foreign_public",
+        "undefined_targets",
+        "null_fallback",
+        "companion_failed",
+    }
+)
+"""Flags that explain a number and do not speak against it."""
+OF_WEAKNESS = frozenset({"below_null", "constant_output", "knows_less_does_better"})
+"""Flags that say that an attack failed: where another one stands, the row stands."""
+CERTAIN = 0.99
+"""Top-1 from which an identification is as good as complete."""
+
+
+class Controls:
+    """What became of attacks' positive controls: the board's reports, then those handed in.
+
+    A submission's report speaks for records that came with it, of an attack of that very source,
+    and only where the board has no report of its own.
+    """
+
+    def __init__(self, reports: Iterable[Reported]) -> None:
+        self._passed: dict[tuple[str, str], bool] = {}
+        for each in reports:
+            key = (each.origin, _name(each.report.attack, exactly=bool(each.origin)))
+            self._passed[key] = each.report.passed and self._passed.get(key, True)
+
+    def of(self, kept: Iterable[Kept]) -> Standing:
+        """Of one attack in several records: passed only where each of them was."""
+        found = {self._of(each) for each in kept}
+        if False in found:
+            return "failed"
+        return "passed" if found == {True} else "not run"
+
+    def _of(self, kept: Kept) -> bool | None:
+        used = kept.record.attack
+        own = self._passed.get(("", _name(used)))
+        if own is not None or not kept.origin:
+            return own
+        return self._passed.get((kept.origin, _name(used, exactly=True)))
+
+
+def _name(used: Used, *, exactly: bool = False) -> str:
+    """An attack by name, version, distribution and options; `exactly` also by its source."""
+    values: dict[str, Any] = used.model_dump(
+        mode="json", include={"name", "version", "distribution", "config"}
+    )
+    return canonical_json(values | ({"source": used.source_sha256} if exactly else {}))
+
+
+def speaking_against(flags: Iterable[Notice]) -> list[Notice]:
+    """Flags that a reader must not pass over."""
+    return [flag for flag in flags if flag.name not in TO_KNOW]
+
+
+def flags_of(group: Group) -> list[Notice]:
+    """The flags of all seeds, each once, and one for seeds that came to nothing."""
+    found = {flag.name: flag.message for r in reversed(group.records) for flag in r.flags}
+    lost = [record for record in group.records if record.status != "ok"]
+    if lost and group.ok:
+        seeds = ", ".join(str(record.request.seed) for record in lost)
+        found["seed_failed"] = f"no result on seed {seeds}: {lost[0].error}"
+    return [Notice(name=name, message=message) for name, message in sorted(found.items())]
+
+
+def row_flags(
+    line: Line,
+    cells: Sequence[CellView],
+    standing: Sequence[Standing],
+    leaks: Mapping[str, Leak],
+) -> list[Notice]:
+    """All that speaks against a row's numbers; `leaks` are the row's.
+
+    What speaks against a stranger's attack is held against it alone, not against every row it met.
+    """
+    own = [group.origin in ("", line.origin) for group in line.groups]
+    unproven = [group.unproven for group in compress(line.groups, own)]
+    cells = list(compress(cells, own))
+    return [
+        *_of_cells(cells),
+        *_only_weak(cells),
+        *_uncontrolled(cells, list(compress(standing, own))),
+        *_incomplete(cells, unproven),
+        *_identified_only(line.groups, leaks),
+    ]
+
+
+def _of_cells(cells: Iterable[CellView]) -> list[Notice]:
+    """Flags of attacks, but for those that only say that one of them failed."""
+    return [
+        Notice(name=flag.name, message=f"{cell.attack}: {flag.message}")
+        for cell in cells
+        for flag in speaking_against(cell.flags)
+        if flag.name not in OF_WEAKNESS
+    ]
+
+
+def _only_weak(cells: Iterable[CellView]) -> list[Notice]:
+    scored = [cell for cell in cells if cell.status == "ok" and cell.leaks]
+    weak = [c for c in scored if any(flag.name in OF_WEAKNESS for flag in c.flags)]
+    if not weak or len(weak) < len(scored):
+        return []
+    message = "every attack does worse than guessing, so none of them says anything of the defense"
+    return [Notice(name="only_weak_attacks", message=message)]
+
+
+def _uncontrolled(cells: Iterable[CellView], standing: Sequence[Standing]) -> list[Notice]:
+    """Attacks of which nobody knows whether they can break anything."""
+    named = [
+        (state, cell.attack)
+        for cell, state in zip(cells, standing, strict=True)
+        if cell.status == "ok"
+    ]
+    failed = ", ".join(sorted({attack for state, attack in named if state == "failed"}))
+    unrun = ", ".join(sorted({attack for state, attack in named if state == "not run"}))
+    found = []
+    if failed:
+        message = f"did not break what they must break: {failed}"
+        found.append(Notice(name="control_failed", message=message))
+    if unrun:
+        message = f"nobody has seen them break anything as they are configured here: {unrun}"
+        found.append(Notice(name="control_not_run", message=message))
+    return found
+
+
+def _incomplete(cells: Sequence[CellView], unproven: Sequence[bool]) -> list[Notice]:
+    """Cells without a result that counts, but for those of which what was asked says why."""
+    lost = [
+        cell.attack
+        for cell, doubtful in zip(cells, unproven, strict=True)
+        if doubtful or cell.status in ("failed", "timeout", "missing")
+    ]
+    if not lost:
+        return []
+    message = f"{len(lost)} of {len(cells)} attacks have no result: {', '.join(lost)}"
+    return [Notice(name="incomplete", message=message)]
+
+
+def _identified_only(groups: Iterable[Group], leaks: Mapping[str, Leak]) -> list[Notice]:
+    sure = sorted(
+        {
+            group.attack
+            for group in groups
+            for record in group.counted
+            if record.identification and record.identification.top1 >= CERTAIN
+        }
+    )
+    shown = any(leak.gain.ci and leak.gain.ci[0] > 0 for leak in leaks.values())
+    if not sure or shown:
+        return []
+    message = (
+        f"{', '.join(sure)} identifies nearly every image among candidates, and no attack shows "
+        "more of any than a guess does: better reconstructions must exist"
+    )
+    return [Notice(name="identified_not_reconstructed", message=message)]

@@ -1,0 +1,209 @@
+"""The truth that claims are compared with, from the owner's side."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.api import CellFailed, Reconstruction, ReleaseKind, Samples
+from harness.rng import KeyedStream
+from harness.running.context import Context
+from harness.running.judge import Judgement
+from harness.running.owner import Owner
+from harness.running.view import MASKS, candidates
+from harness.scoring.clusters import NAMES, ClusterFacts, cluster_findings
+from harness.scoring.findings import (
+    BatchFacts,
+    Facts,
+    Finding,
+    batch_findings,
+    findings,
+    leaks_more,
+)
+from harness.scoring.identification import Identification, identification
+from harness.scoring.intervals import mean_intervals
+
+OF_ROWS = frozenset({"weights", "signs", "pair_scores"})
+"""Claims that are about rows, one for each."""
+NO_ROWS = torch.empty(0, dtype=torch.int64)
+NONE = torch.empty(1, 0, 1)
+"""Weights and sources where nothing was mixed."""
+
+
+class Evidence:
+    """What the owner knows of a cell's release and private images."""
+
+    def __init__(self, context: Context, owner: Owner, stream: KeyedStream) -> None:
+        self.context = context
+        self.owner = owner
+        self.stream = stream
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The truth about weights, signs, sources and classes."""
+        splits, secrets = self.owner.truth, self.owner.release.secrets
+        classes = len(splits.classes)
+        private, public = (
+            part.standardised(splits.scale) for part in (splits.private, splits.public)
+        )
+        means, present = _prototypes(private, classes)
+        public_means, known = _prototypes(public, classes)
+        guess = public.images.flatten(1).mean(0)
+        public_means[~known] = guess
+        return Facts(
+            weights=secrets.get("weights", NONE)[..., 0].flatten(),
+            sources=secrets.get("sources", NONE.long()).flatten(0, 1),
+            candidates=candidates(splits, self.context.owner_stream).truth,
+            signs=self._signs if MASKS in secrets else None,
+            prototypes=means,
+            public_prototypes=public_means,
+            present=present,
+            guess=guess,
+            stream=self.stream.stream(use="findings"),
+        )
+
+    def _signs(self, rows: Tensor) -> Tensor:
+        """±1 [len(rows), *shape] of the mixtures, as they were before their masks."""
+        release = self.owner.release
+        encodings = release.tensors["encodings"].flatten(0, 1)[rows]
+        masks = release.secrets[MASKS].flatten(0, 1)[rows].numpy()
+        values = encodings[0].numel()
+        flipped = torch.from_numpy(np.unpackbits(masks, axis=1, count=values)).bool()
+        signs = torch.where(encodings < 0, -1, 1).flatten(1)
+        return torch.where(flipped, -signs, signs).view(encodings.shape)
+
+    def claimed(self, found: Reconstruction) -> dict[str, Finding]:
+        """Everything an attack claims of encodings, or of batches of gradients."""
+        if not found.claims or self.owner.release.kind is ReleaseKind.FEATURES:
+            return {}
+        if self.owner.release.kind is ReleaseKind.GRADIENTS:
+            return batch_findings(found.claims, self._batches)
+        rows = len(self.facts.weights)
+        merged: dict[str, Finding] = cluster_findings(found.claims, self._clusters)
+        for name, claim in found.claims.items():
+            if name in NAMES:
+                continue
+            of = rows_of(name, claim, found.rows, rows) if name in OF_ROWS else NO_ROWS
+            merged |= findings({name: claim}, of, self.facts)
+        return merged
+
+    @property
+    def _clusters(self) -> ClusterFacts:
+        """The truth about who is in which encoding."""
+        secrets = self.owner.release.secrets
+        return ClusterFacts(
+            sources=secrets.get("sources", NONE.long()).flatten(0, 1),
+            weights=secrets.get("weights", NONE).flatten(0, 1),
+            labels=self.owner.release.tensors["labels"].flatten(0, 1),
+            classes=self.owner.truth.private.labels,
+            n=len(self.owner.truth.private),
+            publics=len(self.owner.truth.public),
+            stream=self.stream.stream(use="findings"),
+        )
+
+    @property
+    def _batches(self) -> BatchFacts:
+        """The truth about what gradients were taken of."""
+        secrets, splits = self.owner.release.secrets, self.owner.truth
+        labels, inputs = secrets["batch_labels"], secrets["batch_inputs"]
+        alike = tuple(inputs.shape[2:]) == splits.shape
+        return BatchFacts(
+            inputs=inputs,
+            guess=self.facts.guess.view(splits.shape) if alike else None,
+            labels=labels.argmax(2),
+            classes=labels.shape[2],
+            stream=self.stream.stream(use="findings"),
+        )
+
+    def identified(self, found: Reconstruction, attack: str) -> Identification | None:
+        """How well the attack's candidate scores pick the true images, if it gave any."""
+        scores = found.claims.get("candidate_scores")
+        if scores is None:
+            return None
+        stream = self.stream.stream(use="identification")
+        if found.rows is None:
+            targets = self.owner.targets
+            truth = self.facts.candidates[:targets]
+            return identification(scores[:targets], truth, stream, attack)
+        sources = self.facts.sources[_checked_rows(found.rows, len(self.facts.sources))]
+        private = (sources < len(self.facts.candidates)).all(0)
+        truth = self.facts.candidates[sources[:, private]]
+        return identification(scores, truth, stream, attack, of=sources[:, 0])
+
+    def errors(self, judgement: Judgement) -> Tensor:
+        """[targets] squared error a standardised value of what was judged."""
+        return self._errors(judgement.images.cpu())
+
+    def _errors(self, images: Tensor) -> Tensor:
+        splits = self.owner.truth
+        truth = splits.private[: len(images)].standardised(splits.scale).images
+        return (splits.scale.standardise(images) - truth).flatten(1).square().mean(1)
+
+    def shown(self, judgement: Judgement) -> dict[str, Finding]:
+        """What reconstructed images say besides metrics: pooled error, and signs under masks."""
+        if not bool(judgement.found.any()):
+            return {}
+        splits = self.owner.truth
+        mean = self.facts.guess.view(splits.shape)
+        error = self.errors(judgement)
+        guess = splits.scale.clamp(mean.expand(len(error), *splits.shape))
+        truth = splits.private[: len(error)].standardised(splits.scale).images
+        chance = float((guess - truth).square().mean())
+        side = leaks_more("squared_error")
+        found = {"squared_error": self._mean(error, chance, side, "error")}
+        if self.facts.signs is None:
+            return found
+        told = splits.scale.standardise(judgement.images.cpu()).sign() == truth.sign()
+        known = float((mean.sign() == truth.sign()).float().mean())
+        share = told.flatten(1).float().mean(1)
+        return found | {"image_sign_accuracy": self._mean(share, known, "higher", "signs")}
+
+    def _mean(self, values: Tensor, chance: float, direction: str, use: str) -> Finding:
+        column = values.double().view(-1, 1).numpy()
+        ci = mean_intervals(column, self.stream.stream(use=use))[0]
+        return Finding.model_validate(
+            {
+                "value": float(values.double().mean()),
+                "ci": ci,
+                "chance": chance,
+                "leaks_more": direction,
+                "n": len(values),
+            }
+        )
+
+
+def _checked_rows(rows: Tensor, count: int) -> Tensor:
+    """`rows`, if they count encodings of this release."""
+    rows = rows.cpu().long()
+    if rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < count):
+        raise CellFailed(f"the attack names rows that are not between 0 and {count - 1}")
+    return rows
+
+
+def rows_of(name: str, claim: Tensor, named: Tensor | None, count: int) -> Tensor:
+    """[m] the rows, of `count`, that a claim [m, ...] is about: those `named`, else the first.
+
+    CellFailed unless they are as many, and there; scores of pairs take much room, and may be of
+    the first of those named.
+    """
+    m = len(claim) if claim.ndim else 1
+    if named is None:
+        if m > count:
+            raise CellFailed(f"the attack claims {name} of {m} rows, and there are {count}")
+        return torch.arange(m)
+    if name == "pair_scores":
+        named = named[:m]
+    if len(named) != m:
+        raise CellFailed(f"the attack names {len(named)} rows and claims {name} of {m}")
+    return _checked_rows(named, count)
+
+
+def _prototypes(samples: Samples, classes: int) -> tuple[Tensor, Tensor]:
+    """[classes, d] mean of each class, and which classes there are."""
+    rows = samples.images.flatten(1)
+    counts = samples.labels.bincount(minlength=classes)
+    sums = rows.new_zeros(classes, rows.shape[1]).index_add_(0, samples.labels, rows)
+    return sums / counts.clamp(min=1).view(-1, 1), counts > 0

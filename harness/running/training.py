@@ -1,0 +1,353 @@
+"""The one training loop: every victim, whatever it is trained on, goes through `fit`."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim.lr_scheduler import LambdaLR
+
+from harness.api import CellFailed, Loader, Progress, Recipe, Stream, UsageError, Victim
+from harness.api.errors import nearest
+from harness.api.plugins import silent
+from harness.running.stack import Stack
+
+Batch = tuple[Tensor, Tensor]
+
+
+@contextmanager
+def seeded(stream: Stream, device: torch.device) -> Iterator[None]:
+    """Torch's global generators, seeded from `stream` inside and put back afterwards."""
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(stream.seed())
+        if cuda:
+            torch.cuda.manual_seed(stream.seed())
+        yield
+
+
+def fresh(
+    victim: Victim[Any],
+    shape: tuple[int, ...],
+    classes: int,
+    stream: Stream,
+    *,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> nn.Sequential:
+    """The victim with initial weights drawn on the CPU: the same on every device.
+
+    UsageError where its recipe names a cut that it has not, whoever may come to need it.
+    """
+    with seeded(stream.stream(what="initial weights"), torch.device("cpu")):
+        model = victim.build(shape, classes)
+    if victim.config.cut:
+        cut_at(model, victim.config.cut)
+    return model.to(device=device, dtype=dtype)
+
+
+def cut_at(model: nn.Sequential, cut: str) -> tuple[nn.Sequential, nn.Sequential]:
+    """(h, g) of g(h(x)), sharing the model's weights; h ends with the block named `cut`."""
+    blocks = dict(model.named_children())
+    names = list(blocks)
+    if cut not in names:
+        raise UsageError(
+            f"the victim has no block '{cut}' to cut after.{nearest(cut, names)} "
+            f"Its blocks, in order: {', '.join(names)}."
+        )
+    end = names.index(cut) + 1
+    parts = names[:end], names[end:]
+    h, g = (nn.Sequential(OrderedDict((name, blocks[name]) for name in part)) for part in parts)
+    return h, g
+
+
+class Batches:
+    """The material of one training, on its device: each iteration is one epoch, reshuffled.
+
+    `images` [T,n,*shape] and soft `labels` [T,n,classes]; epoch e reads round e mod T. One round
+    stays on the device; of several, only the one in use is there.
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        batch_size: int,
+        generator: torch.Generator,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.batch_size = batch_size
+        self.generator = generator
+        self._device, self._dtype = device, dtype
+        one = len(images) == 1
+        self.images = self._here(images) if one else images
+        self.labels = self._here(labels) if one else labels
+        self.epoch = 0
+
+    def _here(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device, self._dtype)
+
+    @property
+    def examples(self) -> int:
+        """Rows of one round."""
+        return self.images.shape[1]
+
+    def __len__(self) -> int:
+        return len(spans(self.examples, self.batch_size))
+
+    def __iter__(self) -> Iterator[Batch]:
+        order = torch.randperm(self.examples, generator=self.generator)
+        return self.epoch_of(order[span] for span in spans(self.examples, self.batch_size))
+
+    def epoch_of(self, batches: Iterable[Tensor]) -> Iterator[Batch]:
+        """The next round in the given batches of row numbers."""
+        round_ = self.epoch % len(self.images)
+        self.epoch += 1
+        images, labels = self._here(self.images[round_]), self._here(self.labels[round_])
+        for rows in batches:
+            here = rows.to(images.device)
+            yield images[here], labels[here]
+
+
+def spans(n: int, size: int) -> list[slice]:
+    """0..n-1 cut into slices of `size`; a last row alone joins the slice before it.
+
+    BatchNorm has no variance to compute from a batch of one.
+    """
+    starts = list(range(0, n, size)) or [0]
+    if len(starts) > 1 and n - starts[-1] == 1 and size > 1:
+        starts.pop()
+    return [slice(a, b) for a, b in pairwise([*starts, n])]
+
+
+@contextmanager
+def objective(
+    model: nn.Module, blocks: nn.Sequential, cut: str, stack: Stack
+) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+    """The loss of one batch: soft-label cross entropy and the stack's penalties on h(x).
+
+    -Σ_c y_c log softmax(f(x))_c, averaged over the batch (singularized mixup, equation 7).
+    `model` is `blocks`, or whatever a defense wrapped around them.
+    """
+    if not stack.penalties:
+        yield lambda images, labels: cross_entropy(model(images), labels)
+        return
+    h, _ = cut_at(blocks, cut)
+    hidden: list[Tensor] = []
+    handle = h[-1].register_forward_hook(lambda *passed: hidden.append(passed[-1]))
+
+    def penalised(images: Tensor, labels: Tensor) -> Tensor:
+        loss = cross_entropy(model(images), labels)
+        seen = hidden.pop()
+        return sum((guard.penalty(seen, labels) for guard in stack.penalties), start=loss)
+
+    try:
+        yield penalised
+    finally:
+        handle.remove()
+
+
+def protect(
+    gradients: Mapping[str, Tensor], stack: Stack, streams: Sequence[Stream]
+) -> Mapping[str, Tensor]:
+    """Gradients by parameter name, through the stack's gradient defenses in order."""
+    for (name, defense), rng in zip(stack.gradient, streams, strict=True):
+        protected = defense.protect(gradients, rng)
+        _require_alike(name, gradients, protected)
+        gradients = protected
+    return gradients
+
+
+def _require_alike(name: str, given: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> None:
+    wrong = [key for key in given if key not in got or got[key].shape != given[key].shape]
+    if wrong or len(got) != len(given):
+        raise CellFailed(
+            f"defense '{name}' must return each gradient it was given, in its shape; "
+            f"wrong: {', '.join(wrong or sorted(set(got) - set(given)))}"
+        )
+
+
+def gradient_streams(stack: Stack, stream: Stream, **axes: str | int) -> list[Stream]:
+    """One secret stream for each gradient defense of the stack."""
+    return [
+        stream.stream(what="protect", defense=name, position=position, **axes)
+        for position, (name, _) in enumerate(stack.gradient)
+    ]
+
+
+def fit(
+    model: nn.Sequential,
+    images: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    stream: Stream,
+    *,
+    device: torch.device,
+    stack: Stack | None = None,
+    stop_after: int | None = None,
+    progress: Progress = silent,
+) -> nn.Sequential:
+    """Train `model` (in place, returned in evaluation mode) as the recipe says.
+
+    `images` [T,n,*shape] and soft `labels` [T,n,classes]. The stack's training defenses prepare
+    the loop and add their penalties, its gradient defenses act on each batch's gradients.
+    `stop_after` ends early, at that epoch of the recipe's schedule; 0 trains nothing.
+    On CUDA the loop runs channels-last and in bfloat16 where the device has it.
+    Raises `CellFailed` when the loss is no number any more.
+    """
+    stack = stack or Stack()
+    dtype = next(model.parameters()).dtype
+    if device.type == "cuda":
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    generator = stream.stream(what="order").generator()
+    material = Batches(
+        images,
+        labels,
+        batch_size=recipe.batch_size,
+        generator=generator,
+        device=device,
+        dtype=dtype,
+    )
+    model.train()
+    with seeded(stream.stream(what="global"), device):
+        _run(
+            model,
+            material,
+            recipe,
+            stack,
+            stream,
+            epochs=recipe.epochs if stop_after is None else stop_after,
+            progress=progress,
+        )
+    return model.eval()
+
+
+def _run(
+    blocks: nn.Sequential,
+    material: Batches,
+    recipe: Recipe,
+    stack: Stack,
+    stream: Stream,
+    *,
+    epochs: int,
+    progress: Progress,
+) -> None:
+    model, optimizer, loader = _prepared(
+        blocks, optimiser(blocks, recipe), material, stack, epochs=epochs, stream=stream
+    )
+    schedule = LambdaLR(optimizer, rate(recipe, recipe.epochs * len(material)))
+    streams = gradient_streams(stack, stream)
+    mixed = mixed_precision(next(blocks.parameters()))
+    with objective(model, blocks, recipe.cut, stack) as loss_of:
+
+        def step(images: Tensor, labels: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            with mixed:
+                loss = loss_of(images, labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if stack.gradient:
+                _protect_in_place(blocks, stack, streams)
+            optimizer.step()
+            schedule.step()
+            return loss.detach()
+
+        for epoch in range(1, epochs + 1):
+            loss = _mean_loss(step, loader)
+            _require_finite(loss, epoch, recipe)
+            progress(epoch, epochs, f"loss {loss:.3f}")
+
+
+def mixed_precision(like: Tensor) -> torch.autocast:
+    """bfloat16 where a CUDA device computes in it; float32 anywhere else.
+
+    A CPU gains nothing from it, and a model that was asked for in another type keeps that.
+    """
+    gains = like.is_cuda and like.dtype is torch.float32 and torch.cuda.is_bf16_supported(False)
+    return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=gains)
+
+
+def _mean_loss(step: Callable[[Tensor, Tensor], Tensor], loader: Iterable[Any]) -> float:
+    """One epoch. The losses are read at its end: reading each would wait for the device."""
+    losses = [step(images, labels) for images, labels in loader]
+    return torch.stack(losses).mean().item() if losses else 0.0
+
+
+def _protect_in_place(blocks: nn.Sequential, stack: Stack, streams: Sequence[Stream]) -> None:
+    parameters = {name: p for name, p in blocks.named_parameters() if p.grad is not None}
+    gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    for name, gradient in protect(gradients, stack, streams).items():
+        parameters[name].grad = _laid_out_like(parameters[name], gradient)
+
+
+def _laid_out_like(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """Fused optimisers read both by the parameter's strides, and are silently wrong elsewhere."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
+
+
+def _prepared(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: Loader,
+    stack: Stack,
+    *,
+    epochs: int,
+    stream: Stream,
+) -> tuple[nn.Module, torch.optim.Optimizer, Loader]:
+    """The parts of the loop as the stack's training defenses want them, one after another."""
+    for name, defense in stack.training:
+        rng = stream.stream(what="prepare", defense=name)
+        model, optimizer, loader = defense.prepare(model, optimizer, loader, epochs=epochs, rng=rng)
+    return model, optimizer, loader
+
+
+def _require_finite(loss: float, epoch: int, recipe: Recipe) -> None:
+    if not math.isfinite(loss):
+        raise CellFailed(
+            f"the victim's training diverged: its loss was {loss} in epoch {epoch} of "
+            f"{recipe.epochs} ({recipe.optimizer}, lr={recipe.lr:g}); try a smaller lr"
+        )
+
+
+OPTIMISERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": partial(torch.optim.SGD, momentum=0.9),
+}
+
+
+def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The recipe's optimiser over all of the model's parameters; `sgd` has momentum .9."""
+    make = OPTIMISERS[recipe.optimizer]
+    fused = next(model.parameters()).device.type in {"cpu", "cuda"}
+    return make(
+        model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused or None
+    )
+
+
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "none": lambda _: 1.0,
+    "cosine": lambda part: (1 + math.cos(math.pi * part)) / 2,
+    "step": lambda part: 0.1 ** ((part >= 0.5) + (part >= 0.75)),
+}
+"""The share of the rate after each part, in [0,1], of a training.
+
+`step` divides by ten half and three quarters of the way (InstaHide: epochs 100 and 150 of 200).
+"""
+
+
+def rate(recipe: Recipe, steps: int) -> Callable[[int], float]:
+    """The share of the rate at each step of a training of so many `steps`."""
+    shape = SCHEDULES[recipe.schedule]
+    return lambda step: shape(min(1.0, step / max(1, steps)))

@@ -1,0 +1,1 @@
+"""The processes in which attacks run, and what is handed to them."""

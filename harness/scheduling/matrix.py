@@ -1,0 +1,246 @@
+"""Many cells: which are there, which can be, what is missing, and getting it done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal, Protocol
+
+from harness.api.errors import AssetUnavailable
+from harness.asking.plan import Cell, plan
+from harness.asking.registry import Registry, registry
+from harness.asking.selector import Resolved
+from harness.boards.cells import BoardCell
+from harness.boards.costs import Costs
+from harness.boards.folder import BoardFolder
+from harness.running.evaluation import conclude, fingerprint, lacks, settle
+from harness.running.keys import Keys
+from harness.scheduling.outcome import Outcome
+from harness.scheduling.queue import Ended, Told, unheard
+from harness.scheduling.steps import Graph, Task, steps_of
+from harness.store import Store
+from harness.store.record import RunRecord, Status, Used
+from harness.store.records import Records
+
+FIXED_COSTS = {"companions": 5.0, "record": 2.0}
+"""Seconds of steps that take much the same everywhere."""
+
+State = Literal["done", "failed", "impossible", "missing", "unavailable"]
+
+
+class Engine(Protocol):
+    """Where tasks are done."""
+
+    def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
+        """Do all tasks; each as it ends, with what became of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """One cell before anything runs.
+
+    `state`: there is a record; its record says that it failed; it cannot be, for the `reason`; it
+    is missing; it is, and what it `lacks` is not here either. `instead` is the id of a record that
+    another one would replace. `tasks` are its steps, `stored` those whose output is in the cache,
+    `seconds` what the others will take, None where nothing alike was ever run.
+    """
+
+    cell: BoardCell
+    plan: Cell
+    keys: Keys
+    state: State
+    reason: str = ""
+    lacks: str = ""
+    record: RunRecord | None = None
+    instead: str = ""
+    tasks: tuple[Task, ...] = ()
+    stored: frozenset[str] = frozenset()
+    seconds: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is a record, and no need for another."""
+        return self.record is not None
+
+
+def foresee(
+    cells: Sequence[BoardCell],
+    root: Path,
+    folder: BoardFolder | None = None,
+    past: Iterable[RunRecord] = (),
+) -> list[Foreseen]:
+    """What there is of cells and what is missing. UsageError for a cell that cannot be asked.
+
+    With a board's folder its own records count: what the cache alone has is still to be put
+    there. Without one it is what this very code left in the cache, a result or a failure. What
+    steps will take is judged by the board's records and the `past` ones.
+    """
+    known = registry()
+    kept = folder.answers() if folder else {}
+    find = partial(_of_board, kept) if folder else partial(_of_cache, Records(root))
+    costs = Costs([*kept.values(), *past])
+    return [_foreseen(cell, known, root, find, costs) for cell in cells]
+
+
+def _of_board(kept: Mapping[str, RunRecord], cell: BoardCell, _keys: Keys) -> RunRecord | None:
+    return kept.get(cell.identity)
+
+
+def _of_cache(cache: Records, _cell: BoardCell, keys: Keys) -> RunRecord | None:
+    return cache.answer(keys.record) or cache.failure(keys.record)
+
+
+def _foreseen(
+    cell: BoardCell,
+    known: Registry,
+    root: Path,
+    find: Callable[[BoardCell, Keys], RunRecord | None],
+    costs: Costs,
+) -> Foreseen:
+    planned = settle(plan(cell.request, known), root)
+    lacking = lacks(planned, root)
+    keys = Keys(planned, fingerprint(None))
+    tasks = tuple(steps_of(planned, keys, cell.options))
+    kept = find(cell, keys)
+    instead = kept.id if kept else ""
+    if kept and not answered_by(planned, kept):
+        kept = None
+    stored = frozenset(task.id for task in tasks if _stored(task, Store(root)))
+    return Foreseen(
+        cell=cell,
+        plan=planned,
+        keys=keys,
+        state=_state(planned, kept, lacking),
+        reason=planned.reason or ((kept.error or "") if kept else lacking),
+        lacks=lacking,
+        record=kept,
+        instead=instead,
+        tasks=tasks,
+        stored=stored,
+        seconds={t.id: _cost(t, planned, costs) for t in tasks if t.id not in stored},
+    )
+
+
+def _state(planned: Cell, kept: RunRecord | None, lacking: str) -> State:
+    if planned.reason or (kept and kept.status == "not_applicable"):
+        return "impossible"
+    if kept is None:
+        return "unavailable" if lacking else "missing"
+    return "done" if kept.status == "ok" else "failed"
+
+
+def _stored(task: Task, store: Store) -> bool:
+    """Whether all that a step makes is in the store; a record counts by its cell."""
+    return bool(task.makes) and all(store.has(stage, key) for stage, key in task.makes)
+
+
+def _cost(task: Task, planned: Cell, costs: Costs) -> float | None:
+    if task.step in FIXED_COSTS:
+        return FIXED_COSTS[task.step]
+    stack = "+".join(d.name for d in planned.defenses)
+    name = planned.attack.name if task.step == "attack" else stack
+    return costs.of(task.step, planned.request, name)
+
+
+def answered_by(planned: Cell, record: RunRecord) -> bool:
+    """Whether a record is of this very cell: plugins, versions and options are what they were."""
+    pairs = [
+        *zip_longest(planned.defenses, record.defense),
+        (planned.attack, record.attack),
+        (planned.dataset, record.dataset),
+        (planned.public, record.public),
+        (planned.victim, record.victim),
+        (planned.space, record.space),
+    ]
+    return all(_same(*pair) for pair in pairs) and _same_members(planned, record)
+
+
+def _same_members(planned: Cell, record: RunRecord) -> bool:
+    """Whether the attacks of a suite are what they were, where it came to an end."""
+    if record.status != "ok":
+        return True
+    there = {name: each.attack for name, each in record.members.items()}
+    return there.keys() == {*planned.members, *planned.excluded} and all(
+        _same(each.attack, there[name]) for name, each in planned.members.items()
+    )
+
+
+def _same(resolved: Resolved | None, used: Used | None) -> bool:
+    if resolved is None or used is None:
+        return resolved is None and used is None
+    now = (resolved.name, resolved.spec.version, resolved.config.model_dump(mode="json"))
+    return now == (used.name, used.version, used.config)
+
+
+def to_do(foreseen: Sequence[Foreseen], *, retry: bool = False) -> list[Foreseen]:
+    """Cells without a record, and with `retry` those that failed."""
+    again = [f for f in foreseen if f.state == "failed"] if retry else []
+    fresh = [f for f in foreseen if not f.settled]
+    wanted = {id(f) for f in (*again, *fresh)}
+    return [f for f in foreseen if id(f) in wanted]
+
+
+def check_here(cells: Iterable[Foreseen]) -> None:
+    """AssetUnavailable where one of the cells cannot run here for want of its data."""
+    for each in cells:
+        if each.lacks:
+            raise AssetUnavailable(each.lacks)
+
+
+def costs_of(cells: Iterable[Foreseen]) -> dict[str, float | None]:
+    """Every task that is not stored, once, with what it will take."""
+    return {name: cost for each in cells for name, cost in each.seconds.items()}
+
+
+def graph_of(cells: Sequence[Foreseen]) -> Graph:
+    """The tasks of cells that are still to be done, in the cells' order."""
+    graph = Graph()
+    for each in cells:
+        graph.add(each.tasks, each.stored)
+    return graph
+
+
+def fill(
+    cells: Sequence[Foreseen],
+    engine: Engine,
+    root: Path,
+    folder: BoardFolder | None = None,
+    told: Told = unheard,
+) -> Iterator[tuple[Foreseen | None, RunRecord | None, Task]]:
+    """Do what is missing; each task that ended, with its cell and record where it ended a cell.
+
+    A fatal error (a full disk, corrupt bytes) is raised; what was done before it stays.
+    """
+    graph = graph_of(cells)
+    last = {each.tasks[-1].id: each for each in cells}
+    for task, outcome in engine.run(graph, told):
+        if outcome.status == "fatal":
+            raise outcome.raised()
+        each = last.get(task.id)
+        if each is None:
+            yield None, None, task
+            continue
+        record = _record(each, outcome, root)
+        if folder:
+            _keep(folder, record, root, each.instead)
+        yield replace(each, record=record), record, task
+
+
+def _record(each: Foreseen, outcome: Outcome, root: Path) -> RunRecord:
+    """What the last step made, or the record of a cell that ended before."""
+    if outcome.status == "done":
+        records = Records(root)
+        return records.load(records.path(outcome.record))
+    status: Status = outcome.status  # type: ignore[assignment]
+    return conclude(status, outcome.error, **each.cell.options)
+
+
+def _keep(folder: BoardFolder, record: RunRecord, root: Path, instead: str) -> None:
+    folder.keep(record, instead)
+    picture = Records(root).gallery(record.id)
+    if picture.exists():
+        folder.keep_gallery(record.id, picture.read_bytes())

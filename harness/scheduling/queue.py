@@ -1,0 +1,81 @@
+"""What is still to be done of a graph, and what becomes of tasks that wait for others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from harness.scheduling.outcome import Outcome
+from harness.scheduling.steps import Graph, Task
+
+LOST_AT_MOST = 3
+"""So often a task may lose its process before it counts as failed."""
+
+Told = Callable[[Task, str], None]
+"""Hears what a running task is doing."""
+
+Ended = tuple[Task, Outcome]
+"""A task, and what became of it."""
+
+
+def unheard(task: Task, note: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass
+class Queue:
+    """The tasks of a graph that wait, run, or are done; in the graph's order."""
+
+    graph: Graph
+    running: dict[str, Task] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.waiting = dict(self.graph.tasks)
+        self._done: set[str] = set()
+        self._made: set[str] = set()
+        self._lost: dict[str, int] = {}
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing runs and nothing waits."""
+        return not (self.waiting or self.running)
+
+    def next(self, *, patient: bool = False) -> Task | None:
+        """The first task that can be done, rather one that makes nothing another is making.
+
+        A patient engine has other work for a process than to wait for a lock: it gets no such
+        task at all.
+        """
+        ready = [task for task in self.waiting.values() if self._done.issuperset(task.needs)]
+        making = self._making()
+        free = next((task for task in ready if not task.shares & making), None)
+        chosen = free or (ready[0] if ready and not patient else None)
+        if chosen:
+            self.running[chosen.id] = self.waiting.pop(chosen.id)
+        return chosen
+
+    def _making(self) -> set[str]:
+        """What is shared, being made, and was never made before."""
+        shared: set[str] = set()
+        return shared.union(*(task.shares for task in self.running.values())) - self._made
+
+    def end(self, task: Task, outcome: Outcome) -> Iterator[Ended]:
+        """A task's end, and that of all which it takes with it."""
+        del self.running[task.id]
+        yield task, outcome
+        if outcome.status == "done":
+            self._done.add(task.id)
+            self._made |= task.shares
+            return
+        lost = self.graph.after({task.id})
+        for each in [self.waiting.pop(name) for name in list(self.waiting) if name in lost]:
+            yield each, outcome
+
+    def lose(self, task: Task, words: str) -> Iterator[Ended]:
+        """Its process was lost: it goes first, unless that has happened too often."""
+        count = self._lost[task.id] = self._lost.get(task.id, 0) + 1
+        if count < LOST_AT_MOST:
+            self.waiting = {task.id: self.running.pop(task.id), **self.waiting}
+            return
+        error = f"the process at work on it was lost {count} times\n{words}"
+        yield from self.end(task, Outcome(status="failed", error=error, kind="CellFailed"))
