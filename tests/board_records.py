@@ -14,11 +14,11 @@ from harness.boards.protocol import Board
 from harness.control import ControlReport, ControlResult
 from harness.results.material import Kept, Material, Reported
 from harness.rng import KeyedStream, board_key
-from harness.running.utility import Accuracy, Utility
 from harness.scoring.by_image import by_image
 from harness.scoring.flag import Flag
 from harness.scoring.intervals import proportion_interval
 from harness.scoring.summary import Values, summarise
+from harness.scoring.utility import Accuracy, Utility
 from harness.store.record import RunRecord, Used
 
 OPTIONS: dict[str, Any] = {

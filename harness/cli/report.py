@@ -14,9 +14,9 @@ from harness.scoring.verdict import direction, main_metric
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.running.utility import Utility
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
+    from harness.scoring.utility import Utility
     from harness.store.record import Member, RunRecord
     from harness.store.records import Records
 

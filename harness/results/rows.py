@@ -19,7 +19,7 @@ from harness.results.view import Notice, Number, RowView
 
 if TYPE_CHECKING:
     from harness.results.groups import Group, Line
-    from harness.running.utility import Utility
+    from harness.scoring.utility import Utility
 
 
 @dataclass(frozen=True)

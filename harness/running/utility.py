@@ -1,14 +1,12 @@
-"""How much was learned: the victim's accuracy on test images."""
+"""What one trained victim makes of the test images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
 from harness.api import Samples, Splits, Stream
-from harness.scoring.intervals import Interval, proportion_interval, t_interval
+from harness.scoring.utility import ENCODED, PLAIN, RECOMPUTED, Right
 
 if TYPE_CHECKING:
     import torch
@@ -18,90 +16,6 @@ if TYPE_CHECKING:
 
 RECOMPUTE_WITH = 4096
 """Public images that BatchNorm statistics are recomputed on, at most."""
-
-PLAIN, ENCODED, RECOMPUTED = "plain", "encoded", "bn_recomputed"
-"""Ways to ask a victim: as it is; through the defense's own inference, which encodes test images;
-as it is, with BatchNorm statistics recomputed on clean public images."""
-
-
-class Accuracy(BaseModel):
-    """The share of test images named rightly, as a mean over trainings.
-
-    The interval, at 95 %, is Wilson's of the test images for one training, and Student's t of the
-    trainings for several.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    mean: float
-    interval: Interval | None
-    trainings: tuple[float, ...]
-
-
-class Utility(BaseModel):
-    """Accuracies on `n` test images, by the way the victim is asked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    accuracy: float
-    """With the defense's own inference."""
-    interval: Interval | None
-    inference: str = PLAIN
-    """What the defense's own inference is."""
-    accuracies: dict[str, Accuracy] = {}
-    """By inference: `plain`, `encoded`, `bn_recomputed`, as far as they apply."""
-    chance: float
-    """Of always naming the class most frequent in the test set."""
-    n: int
-    reference_accuracy: float | None = None
-    """Of the same victim trained as long on unprotected images, asked plainly."""
-    reference_interval: Interval | None = None
-    reference_accuracies: dict[str, Accuracy] = {}
-
-    @property
-    def own_first(self) -> list[tuple[str, Accuracy]]:
-        """Accuracies by inference, the defense's own before the others, whatever JSON sorted."""
-        order = {PLAIN: 0, ENCODED: 1, RECOMPUTED: 2} | {self.inference: -1}
-        return sorted(self.accuracies.items(), key=lambda item: order.get(item[0], len(order)))
-
-
-class Right(BaseModel):
-    """What one trained victim got right: counts out of `n`, by the way it was asked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    inference: str
-    counts: dict[str, int]
-    chance: float
-    n: int
-
-
-def summed_up(own: Sequence[Right], reference: Sequence[Right]) -> Utility:
-    """One utility of a victim's trainings, beside those on unprotected images."""
-    first, accuracies, unprotected = own[0], _accuracies(own), _accuracies(reference)
-    return Utility(
-        accuracy=accuracies[first.inference].mean,
-        interval=accuracies[first.inference].interval,
-        inference=first.inference,
-        accuracies=accuracies,
-        chance=first.chance,
-        n=first.n,
-        reference_accuracy=unprotected[PLAIN].mean,
-        reference_interval=unprotected[PLAIN].interval,
-        reference_accuracies=unprotected,
-    )
-
-
-def _accuracies(trainings: Sequence[Right]) -> dict[str, Accuracy]:
-    return {way: _accuracy(trainings, way) for way in trainings[0].counts}
-
-
-def _accuracy(trainings: Sequence[Right], way: str) -> Accuracy:
-    shares = tuple(right.counts[way] / right.n for right in trainings)
-    first = trainings[0]
-    alone = len(shares) == 1
-    interval = proportion_interval(first.counts[way], first.n) if alone else t_interval(shares)
-    return Accuracy(mean=sum(shares) / len(shares), interval=interval, trainings=shares)
 
 
 def utility(

@@ -7,12 +7,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.asking.request import Request
-from harness.running.utility import PLAIN, RECOMPUTED, Utility
 from harness.scoring.by_image import ByImage
 from harness.scoring.findings import Finding
 from harness.scoring.flag import Flag
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
+from harness.scoring.utility import PLAIN, RECOMPUTED, Utility
 from harness.store.canonical import canonical_json, sha256_of
 
 SCHEMA = "encoding-harness/record/4"

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from harness.running.utility import Accuracy, Utility
     from harness.scoring.by_image import ByImage
     from harness.scoring.intervals import Interval
     from harness.scoring.summary import MetricScore
+    from harness.scoring.utility import Accuracy, Utility
     from harness.store.record import RunRecord, Used
 
 ROUNDED = 1e-5

@@ -17,9 +17,9 @@ from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import ControlReport
 from harness.rng import KeyedStream, board_key
-from harness.running.utility import Right, summed_up
 from harness.scoring.by_image import by_image
 from harness.scoring.summary import Values, summarise
+from harness.scoring.utility import Right, summed_up
 from harness.store.record import RunRecord, Stored, Used
 from harness.submissions.cells import places
 from harness.submissions.description import Plugin, Submission, protocol_of, write_submission

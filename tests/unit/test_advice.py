@@ -10,7 +10,7 @@ from board_records import board, ended, material, passed, record, utility
 from harness.advice import Advice, Wish, advise
 from harness.api import UsageError
 from harness.results.material import Material
-from harness.running.utility import Utility
+from harness.scoring.utility import Utility
 
 pytestmark = pytest.mark.core
 RELEASED = frozenset({"encodings", "public"})

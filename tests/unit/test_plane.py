@@ -16,8 +16,8 @@ from harness.asking.request import make_request
 from harness.cli.show import command
 from harness.drawing.chart import draw_plane
 from harness.drawing.plane import make_plane
-from harness.running.utility import Utility
 from harness.scoring.summary import MetricScore
+from harness.scoring.utility import Utility
 from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 

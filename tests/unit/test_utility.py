@@ -10,16 +10,8 @@ from harness.running.release import standardised
 from harness.running.stack import Stack
 from harness.running.train import state
 from harness.running.training import fresh
-from harness.running.utility import (
-    ENCODED,
-    PLAIN,
-    RECOMPUTED,
-    Right,
-    Utility,
-    summed_up,
-    utility,
-    with_statistics_of,
-)
+from harness.running.utility import utility, with_statistics_of
+from harness.scoring.utility import ENCODED, PLAIN, RECOMPUTED, Right, Utility, summed_up
 
 DATA = splits(private=16, public=48, test=60)
 TEST = standardised(DATA.test, DATA.scale)
