@@ -11,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import torch
     from torch import Tensor
+
+    from harness.api import Stream
 
 Axis = str | int
 
@@ -113,3 +116,16 @@ class KeyedStream:
         generator = torch.Generator(device)
         generator.manual_seed(self.seed())
         return generator
+
+
+@contextmanager
+def seeded(stream: Stream, device: torch.device) -> Iterator[None]:
+    """Torch's global generators, seeded from `stream` inside and put back afterwards."""
+    import torch
+
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(stream.seed())
+        if cuda:
+            torch.cuda.manual_seed(stream.seed())
+        yield

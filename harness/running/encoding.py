@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
 from harness.api import CellFailed, Encoded, Samples, Secrets, Stream
 from harness.running.stack import Stack
+from harness.sandbox.rebuilding import plain
 
 LABEL_SLACK = 1e-4
 """How far rounding may lift the sum of an encoding's soft label above one."""
@@ -76,13 +77,6 @@ def _encoder(stack: Stack, classes: int) -> tuple[str, Encode]:
         name, defense = stack.encoding
         return name, defense.encode
     return "none", lambda private, _public, _rng: plain(private, classes)
-
-
-def plain(private: Samples, classes: int) -> Encoded:
-    """What a stack without an encoding defense makes of images: the images."""
-    n = len(private)
-    own = Secrets(weights=torch.ones(n, 1), sources=torch.arange(n).view(n, 1))
-    return Encoded(private.images, one_hot(private.labels, classes).float(), own)
 
 
 def _stacked(

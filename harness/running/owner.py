@@ -30,8 +30,8 @@ from harness.running.load import SplitSizes, load
 from harness.running.release import ReleaseProtocol, release, standardised
 from harness.running.stack import Stack
 from harness.running.train import MEASURE, SECONDS, EpochClock, state, train
-from harness.running.training import cut_at
 from harness.running.utility import utility
+from harness.sandbox.rebuilding import cut_at
 from harness.scoring.separability import LARGEST, separability
 from harness.scoring.utility import Right, Utility, summed_up
 from harness.store import Artifact

@@ -24,20 +24,20 @@ from harness.api import (
     Victim,
 )
 from harness.api.plugins import silent
+from harness.rng import seeded
 from harness.running.encoding import Rounds, encode_rounds, plain_round
 from harness.running.inference import correct, outputs
 from harness.running.stack import Stack
 from harness.running.train import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, EpochClock, state
 from harness.running.training import (
-    cut_at,
     fit,
     fresh,
     gradient_streams,
     objective,
     protect,
-    seeded,
     spans,
 )
+from harness.sandbox.rebuilding import cut_at
 
 Tensors = dict[str, Tensor]
 

@@ -21,9 +21,9 @@ from harness.api import (
     Victim,
 )
 from harness.api.plugins import silent
-from harness.rng import KeyedStream
 from harness.running.stack import Stack
-from harness.running.training import cut_at, fit, fresh, seeded
+from harness.running.training import fit, fresh
+from harness.sandbox.rebuilding import restore
 
 OWNER_MODEL = "owner_model."
 """Prefix, among a release's secrets, of the model that the owner trained inside."""
@@ -102,35 +102,6 @@ def state(model: nn.Module) -> dict[str, Tensor]:
         name: value.detach().to("cpu", copy=True).contiguous()
         for name, value in model.state_dict().items()
     }
-
-
-def restore(
-    victim: Victim[Any], shape: tuple[int, ...], classes: int, state: Mapping[str, Tensor]
-) -> nn.Sequential:
-    """The victim with this very state, on the CPU in evaluation mode."""
-    return _load(_blank(victim, shape, classes), state)
-
-
-def restore_encoder(
-    victim: Victim[Any], shape: tuple[int, ...], classes: int, state: Mapping[str, Tensor]
-) -> nn.Sequential:
-    """h, the victim's blocks up to its recipe's cut, with this very state."""
-    h, _ = cut_at(_blank(victim, shape, classes), victim.config.cut)
-    return _load(h, state)
-
-
-def _blank(victim: Victim[Any], shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    with seeded(KeyedStream(b""), torch.device("cpu")):
-        return victim.build(shape, classes)
-
-
-def _load(model: nn.Sequential, state: Mapping[str, Tensor]) -> nn.Sequential:
-    try:
-        model.load_state_dict(dict(state), strict=True)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise CellFailed(f"the stored weights are not this victim's: {reason}") from error
-    return model.eval()
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,23 +14,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
-from harness.api import CellFailed, Loader, Progress, Recipe, Stream, UsageError, Victim
-from harness.api.errors import nearest
+from harness.api import CellFailed, Loader, Progress, Recipe, Stream, Victim
 from harness.api.plugins import silent
+from harness.rng import seeded
 from harness.running.stack import Stack
+from harness.sandbox.rebuilding import cut_at
 
 Batch = tuple[Tensor, Tensor]
-
-
-@contextmanager
-def seeded(stream: Stream, device: torch.device) -> Iterator[None]:
-    """Torch's global generators, seeded from `stream` inside and put back afterwards."""
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(stream.seed())
-        if cuda:
-            torch.cuda.manual_seed(stream.seed())
-        yield
 
 
 def fresh(
@@ -52,21 +41,6 @@ def fresh(
     if victim.config.cut:
         cut_at(model, victim.config.cut)
     return model.to(device=device, dtype=dtype)
-
-
-def cut_at(model: nn.Sequential, cut: str) -> tuple[nn.Sequential, nn.Sequential]:
-    """(h, g) of g(h(x)), sharing the model's weights; h ends with the block named `cut`."""
-    blocks = dict(model.named_children())
-    names = list(blocks)
-    if cut not in names:
-        raise UsageError(
-            f"the victim has no block '{cut}' to cut after.{nearest(cut, names)} "
-            f"Its blocks, in order: {', '.join(names)}."
-        )
-    end = names.index(cut) + 1
-    parts = names[:end], names[end:]
-    h, g = (nn.Sequential(OrderedDict((name, blocks[name]) for name in part)) for part in parts)
-    return h, g
 
 
 class Batches:

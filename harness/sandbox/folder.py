@@ -19,8 +19,7 @@ from harness.api import Budget, Channel, Config, EncodingDefense, Samples, Scale
 from harness.api.release import Encoder
 from harness.asking.registry import load_factory, registry
 from harness.rng import KeyedStream
-from harness.running.encoding import plain
-from harness.running.train import restore, restore_encoder
+from harness.sandbox.rebuilding import plain, restore, restore_encoder
 from harness.store.artifacts import save_tensors
 
 FRAME = "view.json"

@@ -11,7 +11,8 @@ from torch.nn.functional import cross_entropy
 from harness.api import HarnessError, Recipe, UsageError
 from harness.rng import KeyedStream
 from harness.running.train import state
-from harness.running.training import cut_at, fresh
+from harness.running.training import fresh
+from harness.sandbox.rebuilding import cut_at
 from harness.testing.encoding import KEY
 from harness.testing.kit import CASES, CLASSES
 from harness.testing.refusal import refusal

@@ -7,7 +7,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy, one_hot
 
 from harness.api import UsageError
-from harness.running.training import cut_at, fit, fresh
+from harness.running.training import fit, fresh
+from harness.sandbox.rebuilding import cut_at
 
 PLAIN = ["lenet_sigmoid", "strided", "convnet6"]
 CIFAR, DIGIT = (3, 32, 32), (1, 28, 28)

@@ -8,8 +8,9 @@ from harness.api import ReleaseKind, UsageError
 from harness.running.heldout import TARGETS, held_out
 from harness.running.release import ReleaseProtocol, release, standardised
 from harness.running.stack import Stack
-from harness.running.train import input_shape, restore_encoder, under
+from harness.running.train import input_shape, under
 from harness.running.view import candidates
+from harness.sandbox.rebuilding import restore_encoder
 
 DATA = splits()
 TEN = held_out(DATA, 10)

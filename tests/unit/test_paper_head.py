@@ -7,7 +7,8 @@ from small_fashion import built_in, splits
 from torch import nn
 
 from harness.rng import KeyedStream
-from harness.running.training import cut_at, fit, fresh
+from harness.running.training import fit, fresh
+from harness.sandbox.rebuilding import cut_at
 from harness_plugins.victims.paper_head import PaperHeadConfig, harness_victims
 
 CPU = torch.device("cpu")

@@ -18,8 +18,8 @@ from harness.api import (
 )
 from harness.running.release import ReleaseProtocol, release, standardised
 from harness.running.stack import Stack
-from harness.running.train import input_shape, restore, restore_encoder, train, under
-from harness.running.training import cut_at
+from harness.running.train import input_shape, train, under
+from harness.sandbox.rebuilding import cut_at, restore, restore_encoder
 
 DATA = splits()
 PRIVATE = standardised(DATA.private, DATA.scale)

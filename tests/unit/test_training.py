@@ -16,10 +16,9 @@ from harness.api import (
 )
 from harness.running.release import standardised
 from harness.running.stack import Stack
-from harness.running.train import EpochClock, restore, restore_encoder, state
+from harness.running.train import EpochClock, state
 from harness.running.training import (
     Batches,
-    cut_at,
     fit,
     fresh,
     gradient_streams,
@@ -27,6 +26,7 @@ from harness.running.training import (
     rate,
     spans,
 )
+from harness.sandbox.rebuilding import cut_at, restore, restore_encoder
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from harness.running.inference import correct, outputs
 from harness.running.release import ReleaseProtocol, release, standardised
 from harness.running.stack import Stack
 from harness.running.train import train
-from harness.running.training import cut_at
+from harness.sandbox.rebuilding import cut_at
 from harness_plugins.victims.normalisation import normalisation
 
 NARROW = {
