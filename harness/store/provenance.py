@@ -9,7 +9,6 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import PackageNotFoundError, version
@@ -30,25 +29,32 @@ PACKAGES = (
 
 
 def source_sha256(*modules: str) -> str:
-    """A hash of these modules' source and of all they import from their own top packages.
+    """A hash of the source of these modules and of all that they use: of `modules_of` them.
 
     Comments count: the hash says which text ran. Modules without source are named, not hashed.
     """
     digest = hashlib.sha256()
-    for name in sorted(_closure(modules)):
+    for name in modules_of(*modules):
         digest.update(f"{name}\0{module_sha256(name)}\n".encode())
     return digest.hexdigest()
 
 
-def _closure(modules: Iterable[str]) -> set[str]:
+def modules_of(*modules: str) -> tuple[str, ...]:
+    """These modules and all whose code they use, each within its own top package; sorted.
+
+    Every import is followed, inside functions too, but for those under `if TYPE_CHECKING:`.
+    `from package import name` leads to the module that defines `name`, past each `__init__` that
+    only passes it on. An import also runs the `__init__` of every package above a module; those
+    of this project are empty or pass names on, which decides nothing, so they are not followed.
+    """
     seen: set[str] = set()
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting += _own_imports(name)
-    return seen
+            waiting += _used(name)
+    return tuple(sorted(seen))
 
 
 @cache
@@ -77,31 +83,98 @@ def module_sha256(module: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path else "none"
 
 
+class _Executed(ast.NodeTransformer):
+    """Takes out of a module what only type checkers read."""
+
+    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
+        """The `else` of an `if TYPE_CHECKING:`; any other `if` as it is."""
+        self.generic_visit(node)
+        asked = getattr(node.test, "attr", getattr(node.test, "id", ""))
+        return node.orelse if asked == "TYPE_CHECKING" else node
+
+
 @cache
-def _own_imports(module: str) -> tuple[str, ...]:
-    """Modules of the same top package that a module imports, anywhere in it."""
+def _tree(module: str) -> ast.Module:
+    """What a module executes; nothing where it has no source."""
     path = _source(module)
-    if path is None:
-        return ()
-    top = module.partition(".")[0]
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(path.read_bytes() if path else b"")
     except SyntaxError:  # its text is hashed; whoever imports it will say what is wrong
-        return ()
-    names = _imported_names(tree, package)
-    return tuple(name for name in names if name.partition(".")[0] == top and _source(name))
+        return ast.Module([], [])
+    executed: ast.Module = _Executed().visit(tree)
+    return executed
 
 
-def _imported_names(tree: ast.Module, package: str) -> Iterator[str]:
-    """Absolute names; `package` is what relative imports start from."""
-    for node in ast.walk(tree):
+@cache
+def _used(module: str) -> tuple[str, ...]:
+    """Modules of the same top package that a module imports, or imports something of."""
+    found: list[str] = []
+    for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            origin = resolve_name("." * node.level + (node.module or ""), package)
-            yield origin
-            yield from (f"{origin}.{alias.name}" for alias in node.names)
+            origin = _origin(node, module)
+            for alias in node.names if _alike(origin, module) else ():
+                found += _homes(origin, alias.name)
+    return tuple(name for name in found if _alike(name, module) and _source(name))
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two modules are of the same top package."""
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
+def _origin(node: ast.ImportFrom, module: str) -> str:
+    """The absolute name of what `module` imports from."""
+    package = module if _is_package(module) else module.rpartition(".")[0]
+    return resolve_name("." * node.level + (node.module or ""), package)
+
+
+def _is_package(module: str) -> bool:
+    spec = _spec(module)
+    return spec is not None and spec.submodule_search_locations is not None
+
+
+def _homes(origin: str, name: str) -> list[str]:
+    """Where `from origin import name` has the name from: a module that defines it, or is it."""
+    passed = set()
+    while (origin, name) not in passed:
+        passed.add((origin, name))
+        origin, name = _passed_on(origin).get(name, (origin, name))
+    below = f"{origin}.{name}"
+    only_below = _source(below) and name not in _own_names(origin)
+    return [below] if only_below else [origin, below]
+
+
+@cache
+def _passed_on(package: str) -> dict[str, tuple[str, str]]:
+    """By name: from which module, and as what, an `__init__` has what it passes on.
+
+    That is what it imports at its top, or in its `__getattr__`, and does nothing else with.
+    """
+    body = _tree(package).body if _is_package(package) else []
+    late = [node for s in body if _name(s) == "__getattr__" for node in ast.walk(s)]
+    origins = [(n, _origin(n, package)) for n in (*body, *late) if isinstance(n, ast.ImportFrom)]
+    return {
+        alias.asname or alias.name: (origin, alias.name)
+        for node, origin in origins
+        if _alike(origin, package) and origin != package
+        for alias in node.names
+        if (alias.asname or alias.name) not in _own_names(package)
+    }
+
+
+@cache
+def _own_names(package: str) -> set[str]:
+    """Names that an `__init__` defines, changes or uses, outside its `__getattr__`."""
+    body = [s for s in _tree(package).body if not isinstance(s, ast.ImportFrom)]
+    own = [node for s in body if _name(s) != "__getattr__" for node in ast.walk(s)]
+    return {_name(node) for node in own}
+
+
+def _name(node: ast.AST) -> str:
+    """The name that a definition, an import or a mention is of."""
+    return str(getattr(node, "asname", None) or getattr(node, "name", getattr(node, "id", "")))
 
 
 @cache

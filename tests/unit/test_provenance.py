@@ -8,18 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from harness.store.provenance import code_state
+from harness.store.provenance import code_state, modules_of
 
 pytestmark = pytest.mark.core
 
 SOURCES = {
     "__init__.py": "raise RuntimeError('hashing runs nothing')\n",
     "attack.py": "import torch\nfrom mine.net import Net\nfrom . import rows\n",
-    "net.py": "from mine.deep.layer import Layer\nclass Net: ...\n",
+    "net.py": (
+        "from typing import TYPE_CHECKING\n"
+        "from mine.deep import Layer\n"
+        "if TYPE_CHECKING:\n"
+        "    from mine.kinds import Kind\n"
+        "class Net: ...\n"
+    ),
+    "kinds.py": "class Kind: ...\n",
     "rows.py": "def late():\n    import mine.late\n",
     "late.py": "",
     "unrelated.py": "",
-    "deep/__init__.py": "",
+    "deep/__init__.py": "from mine.deep.layer import Layer\nfrom mine.unrelated import most\n",
     "deep/layer.py": "from ..shared import number\nclass Layer: ...\n",
     "shared.py": "number = 1\n",
 }
@@ -57,10 +64,102 @@ def test_a_change_in_what_is_imported_changes_the_hash(package: Path, name: str)
     assert digest(package) != before
 
 
-def test_a_change_elsewhere_does_not(package: Path) -> None:
+@pytest.mark.parametrize("name", ["unrelated.py", "kinds.py", "deep/__init__.py"])
+def test_a_change_elsewhere_does_not(package: Path, name: str) -> None:
+    """Nor one in what is imported for types alone, or in what only passes a name on."""
     before = digest(package)
-    (package / "unrelated.py").write_text("changed = True\n")
+    (package / name).write_text(SOURCES[name] + "# changed\n")
     assert digest(package) == before
+
+
+PACKAGES = {
+    "__init__.py": "",
+    "shop/__init__.py": (
+        "from typing import TYPE_CHECKING\n"
+        "from .bread import Bread, Crumb\n"
+        "from mine.shop.cakes import Cake as Tart\n"
+        "from . import till\n"
+        "from .rolls import Roll\n"
+        "if TYPE_CHECKING:\n"
+        "    from .oven import Oven\n"
+        "class Shop: ...\n"
+        "Crumb.size = 2\n"
+        "try:\n    from .fast import scale\nexcept ImportError:\n    from .slow import scale\n"
+        "def __getattr__(name):\n"
+        "    if name == 'Oven':\n"
+        "        from mine.shop.oven import Oven\n"
+        "        return Oven\n"
+    ),
+    "shop/bread.py": "from mine.flour import Flour\nclass Bread: ...\nclass Crumb: ...\n",
+    "shop/cakes.py": "class Cake: ...\n",
+    "shop/rolls/__init__.py": "from .round import Roll\n",
+    "shop/rolls/round.py": "class Roll: ...\n",
+    "shop/oven.py": "class Oven: ...\n",
+    "shop/till.py": "",
+    "shop/fast.py": "scale = 1\n",
+    "shop/slow.py": "scale = 2\n",
+    "flour.py": "class Flour: ...\n",
+}
+
+ALL = {
+    "shop",
+    "shop.bread",
+    "shop.cakes",
+    "shop.fast",
+    "shop.oven",
+    "shop.rolls.round",
+    "shop.slow",
+    "shop.till",
+    "flour",
+}
+"""What the whole of the shop uses: it does not say of which name it is in need."""
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("from mine.shop import Bread", {"shop.bread", "flour"}),
+        ("from .shop import Bread", {"shop.bread", "flour"}),
+        ("def bake():\n    from mine.shop import Bread", {"shop.bread", "flour"}),
+        ("from mine.shop import Tart", {"shop.cakes"}),
+        ("from mine.shop import Roll", {"shop.rolls.round"}),
+        ("from mine.shop import Oven", {"shop.oven"}),
+        ("from mine.shop import till", {"shop.till"}),
+        ("from mine.shop.till import opened", {"shop.till"}),
+        ("import mine.shop.till", {"shop.till"}),
+        ("import mine.shop", ALL),
+        ("from mine.shop import *", ALL),
+        ("from mine.shop import Shop", ALL),
+        ("from mine.shop import Crumb", ALL),
+        ("from mine.shop import scale", ALL),
+        ("from mine.shop import gone", ALL),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mine.shop", set()),
+        ("import typing\nif typing.TYPE_CHECKING:\n    from mine.shop import Bread", set()),
+        ("if TYPE_CHECKING:\n    import mine.shop\nelse:\n    import mine.flour", {"flour"}),
+    ],
+)
+def test_a_name_is_followed_to_the_module_that_defines_it(
+    tmp_path: Path, text: str, used: set[str]
+) -> None:
+    for name, source in {**PACKAGES, "asks.py": text}.items():
+        path = tmp_path / "mine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    script = (
+        "import sys; from harness.store.provenance import modules_of\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "print(*modules_of('mine.asks'))\n"
+    )
+    command = [sys.executable, "-c", script]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert said == sorted(["mine.asks", *(f"mine.{name}" for name in used)])
+
+
+def test_splitting_a_dataset_is_decided_by_few_modules() -> None:
+    used = modules_of("harness.running.load")
+    assert {"harness.running.load", "harness.api.data"} <= set(used)
+    assert not {"harness.api", "harness.api.plugins", "harness.running.judge"} & set(used)
+    assert len(used) <= 15
 
 
 def test_a_built_in_plugin_is_hashed_without_running_it() -> None:
