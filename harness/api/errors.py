@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTEGRITY = 3
+
+Ending = Literal["failed", "timeout", "not_applicable"]
+"""How a cell ends that has no result; its record says so."""
 
 
 class HarnessError(Exception):
     """An error written for the person who reads it: what, where, and what would be right."""
 
     exit_code: ClassVar[int] = EXIT_USAGE
+    status: ClassVar[Ending | Literal["fatal"]] = "fatal"
+    """How a cell ends that raises it; what is `fatal` concerns more than one cell."""
 
 
 class UsageError(HarnessError):
@@ -26,6 +31,8 @@ class UsageError(HarnessError):
 
 class PluginError(HarnessError):
     """A plugin does not keep its contract; the message names it and its distribution."""
+
+    status: ClassVar[Ending] = "failed"
 
 
 class AssetUnavailable(HarnessError):
@@ -44,14 +51,19 @@ class CellFailed(HarnessError):
     """A stage of one cell failed; the cell becomes a record that says so."""
 
     exit_code = EXIT_FAILED
+    status: ClassVar[Ending] = "failed"
 
 
 class NotApplicable(CellFailed):
     """An attack finds that this release is none it can work on; the record gives the reason."""
 
+    status = "not_applicable"
+
 
 class CellTimedOut(CellFailed):
     """An attack used up its budget of time."""
+
+    status = "timeout"
 
 
 class IntegrityError(HarnessError):

@@ -7,13 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.api import errors
-from harness.api.errors import (
-    CellFailed,
-    CellTimedOut,
-    HarnessError,
-    NotApplicable,
-    PluginError,
-)
+from harness.api.errors import HarnessError
 
 
 class Outcome(BaseModel):
@@ -40,11 +34,4 @@ class Outcome(BaseModel):
 
 def outcome_of(error: HarnessError) -> Outcome:
     """How a step ended that raised."""
-    kind, message = type(error).__name__, str(error)
-    if isinstance(error, CellTimedOut):
-        return Outcome(status="timeout", error=message, kind=kind)
-    if isinstance(error, NotApplicable):
-        return Outcome(status="not_applicable", error=message, kind=kind)
-    if isinstance(error, (CellFailed, PluginError)):
-        return Outcome(status="failed", error=message, kind=kind)
-    return Outcome(status="fatal", error=message, kind=kind)
+    return Outcome(status=error.status, error=str(error), kind=type(error).__name__)
