@@ -21,7 +21,7 @@ from harness_plugins.attacks.luo.ranks import pair_auc
 from harness_plugins.attacks.luo.school import heap_rows
 from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
-from harness_plugins.metrics.ssim.structural import Ssim
+from harness_plugins.metrics.ssim import Ssim
 
 (SPEC,) = harness_attacks()
 TINY = {
