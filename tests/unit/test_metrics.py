@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from skimage.metrics import structural_similarity
+from views import photographs
 
 from harness.api import AssetFolder, Samples, Scale, Scene
 from harness_plugins.datasets import fashion_mini
@@ -73,15 +74,7 @@ def test_ssim_is_scikit_image_s_to_the_last_bit(clothes):
 
 @pytest.mark.parametrize(("count", "size"), [(200, 32), (3, 380)])
 def test_ssim_is_scikit_image_s_on_colour_photographs_in_chunks(count, size):
-    from skimage.data import astronaut, coffee
-
-    places = [(7 * i % (380 - size + 1), 11 * i % (500 - size + 1)) for i in range(count)]
-    truth, images = (
-        torch.stack([torch.from_numpy(photo[y : y + size, x : x + size]) for y, x in places])
-        .permute(0, 3, 1, 2)
-        .div(255)
-        for photo in (astronaut(), coffee())
-    )
+    truth, images = photographs(count, size)
     assert truth.numel() > CHUNK_VALUES, "the batch must not fit one chunk"
     assert Ssim(scene()).score(images, truth).tolist() == reference_ssim(images, truth)
 
