@@ -11,7 +11,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
@@ -37,6 +37,37 @@ def source_sha256(*modules: str) -> str:
     for name in modules_of(*modules):
         digest.update(f"{name}\0{module_sha256(name)}\n".encode())
     return digest.hexdigest()
+
+
+def packages_of(*modules: str) -> dict[str, str]:
+    """Versions of the installed packages that these modules import, by distribution.
+
+    All that they import of their own top packages is looked at too, as for the hash. What decides
+    no numbers is left out.
+    """
+    own = {name.partition(".")[0] for name in (*modules, __name__)}
+    imported = {top for name in modules_of(*modules) for top in _tops(name)}
+    others = imported - own - NUMBERLESS - sys.stdlib_module_names
+    return {name: found for top in sorted(others) for name, found in _versions(top).items()}
+
+
+NUMBERLESS = frozenset(
+    ("click", "filelock", "jinja2", "platformdirs", "pluggy", "psutil", "pydantic", "rich")
+)
+"""Packages that decide no numbers: a new version of them makes nothing anew."""
+
+DISTRIBUTIONS = {"PIL": "pillow", "skimage": "scikit-image"}
+"""Known without reading what every distribution installed, which takes an eighth of a second."""
+
+
+@cache
+def _versions(top: str) -> dict[str, str]:
+    """Of the distributions that a top package comes from; empty for what lies about unpacked."""
+    name = DISTRIBUTIONS.get(top, top)
+    try:
+        return {name: version(name)}
+    except PackageNotFoundError:
+        return {each: version(each) for each in sorted(packages_distributions().get(top, ()))}
 
 
 def modules_of(*modules: str) -> tuple[str, ...]:
@@ -117,6 +148,18 @@ def _used(module: str) -> tuple[str, ...]:
             for alias in node.names if _alike(origin, module) else ():
                 found += _homes(origin, alias.name)
     return tuple(name for name in found if _alike(name, module) and _source(name))
+
+
+@cache
+def _tops(module: str) -> frozenset[str]:
+    """The top packages that a module imports from, its own among them."""
+    found: set[str] = set()
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(str(node.module).partition(".")[0])
+    return frozenset(found)
 
 
 def _alike(one: str, other: str) -> bool:

@@ -8,7 +8,6 @@ operators lack a schema. Declaring the schemas is enough for models, datasets an
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 
 import torch
@@ -24,12 +23,13 @@ def load_torchvision() -> ModuleType:
     Only a torch without CUDA and ROCm is helped: on any other, the import's error surfaces.
     """
     try:
-        return importlib.import_module("torchvision")
+        import torchvision
     except RuntimeError as error:
         if not _cpu_only() or "torchvision::" not in str(error):
             raise
-    _declare_missing_operators()
-    return importlib.import_module("torchvision")
+        _declare_missing_operators()
+        import torchvision
+    return torchvision
 
 
 def _cpu_only() -> bool:

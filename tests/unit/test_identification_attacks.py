@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from skimage.metrics import structural_similarity
 from views import attack, clothes, released, with_prior
 
 from harness.api import CellFailed, Channel, Scale
@@ -18,7 +16,6 @@ from harness_plugins.attacks.matchedfilter.attack import MatchedFilter
 from harness_plugins.attacks.matchedfilter.propagation import Graph
 from harness_plugins.attacks.similarity import SimilarityConfig
 from harness_plugins.attacks.similarity.attack import Similarity
-from harness_plugins.attacks.similarity.structural import ssim_matrix
 from harness_plugins.attacks.sphere import SphereConfig
 from harness_plugins.attacks.sphere.attack import Sphere
 from harness_plugins.candidates import released_rows
@@ -127,18 +124,6 @@ def test_braverman_is_its_papers_score_and_sees_through_masks():
     assert auc(scores, places) > 0.8
     assert auc(scores_of(Braverman(BravermanConfig()), view), places) > auc(scores, places)
     assert auc(scores_of(InnerProduct(InnerProductConfig()), view), places) < 0.6
-
-
-def test_ssim_of_all_pairs_is_that_of_scikit_image():
-    rng = torch.Generator().manual_seed(0)
-    rows, candidates = (torch.rand(n, 2, 14, 17, generator=rng) for n in (3, 4))
-    found = torch.cat(list(ssim_matrix(rows, candidates, 1)))
-    options = {"data_range": 1, "gaussian_weights": True, "use_sample_covariance": False}
-    wanted = [
-        [structural_similarity(x, y, channel_axis=0, **options) for y in candidates.numpy()]
-        for x in rows.numpy()
-    ]
-    assert np.abs(found.numpy() - wanted).max() < 1e-6
 
 
 def test_ssim_finds_images_in_plain_and_in_masked_mixtures():

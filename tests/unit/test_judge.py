@@ -25,7 +25,7 @@ from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics import pixelwise, reidentification, ssim
 from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb
 from harness_plugins.metrics.reidentification.nearest import Reidentification
-from harness_plugins.metrics.ssim.structural import Ssim
+from harness_plugins.metrics.ssim import Ssim
 
 N = 60
 CPU = torch.device("cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +161,47 @@ def test_splitting_a_dataset_is_decided_by_few_modules() -> None:
     assert {"harness.running.load", "harness.api.data"} <= set(used)
     assert not {"harness.api", "harness.api.plugins", "harness.running.judge"} & set(used)
     assert len(used) <= 15
+
+
+def packages(folder: Path, *modules: str) -> dict[str, str]:
+    """What `packages_of` says in a fresh process that finds modules in `folder` too."""
+    script = (
+        "import json, sys; from harness.store.provenance import packages_of\n"
+        f"sys.path.insert(0, {str(folder)!r})\n"
+        f"print(json.dumps(packages_of(*{modules!r})))\n"
+        "assert not {'mine', 'torch', 'numpy'} & set(sys.modules)\n"
+    )
+    command = [sys.executable, "-c", script]
+    found: dict[str, str] = json.loads(
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    )
+    return found
+
+
+def test_packages_are_those_that_the_closure_imports(package: Path) -> None:
+    install(package.parent, "Fancy.Numbers", "1.2", top="fancy")
+    install(package.parent, "torch", "9.9", top="torch")
+    install(package.parent, "unused", "1", top="unused")
+    assert packages(package.parent, "mine.attack") == {"torch": "9.9"}
+    (package / "late.py").write_text("def later():\n    from fancy.solver import solve\n")
+    wanted = {"torch": "9.9", "Fancy.Numbers": "1.2"}
+    assert packages(package.parent, "mine.attack") == wanted
+    (package / "unrelated.py").write_text("import unused\n")
+    assert packages(package.parent, "mine.attack") == wanted
+
+
+def test_what_decides_no_numbers_or_is_not_installed_is_no_package_of_a_key(package: Path) -> None:
+    text = "import json, pydantic, nowhere\nimport harness.api\nfrom mine import net\n"
+    (package / "rows.py").write_text(text)
+    assert packages(package.parent, "mine.rows") == {}
+
+
+def install(folder: Path, name: str, number: str, top: str) -> None:
+    """A distribution as an installer leaves it, of one package."""
+    info = folder / f"{name}-{number}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
+    (info / "top_level.txt").write_text(f"{top}\n")
 
 
 def test_a_built_in_plugin_is_hashed_without_running_it() -> None:

@@ -14,10 +14,12 @@ models = torchvision_cpu.load_torchvision().models
 print(models.alexnet.__name__)
 """
 BROKEN = """
-import importlib
-def broken(name):
-    raise RuntimeError("operator torchvision::nms does not exist")
-torchvision_cpu.importlib.import_module = broken
+
+class Broken:
+    def find_spec(name, path, target=None):
+        if name == "torchvision":
+            raise RuntimeError("operator torchvision::nms does not exist")
+sys.meta_path.insert(0, Broken)
 """
 
 

@@ -42,6 +42,18 @@ def coloured(samples, size):
     return Samples(torch.cat([images, -images, images.flip(-1)], 1), samples.labels)
 
 
+def photographs(count, size):
+    """Truth and images [count, 3, size, size] in [0,1]: pieces of two photographs, not resized."""
+    from skimage.data import astronaut, coffee
+
+    places = [(7 * i % (381 - size), 11 * i % (501 - size)) for i in range(count)]
+    pieces = (
+        [photo[y : y + size, x : x + size] for y, x in places] for photo in (astronaut(), coffee())
+    )
+    truth, images = (torch.from_numpy(np.stack(each)).permute(0, 3, 1, 2) / 255 for each in pieces)
+    return truth, images
+
+
 def released(defense, private, public, *, rounds=1, without=(), scale=SCALE):
     """What an informed attacker sees of `rounds` rounds, less the channels `without`."""
     encoded = [defense.encode(private, public, stream(use="owner", round=t)) for t in range(rounds)]

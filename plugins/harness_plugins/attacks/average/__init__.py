@@ -24,7 +24,7 @@ class AverageConfig(SignConfig):
     similarity: Literal["cosine", "ssim"] = Field(
         default="cosine",
         description="cosine: of whitened encodings, or of their absolute values where signs are "
-        "hidden; ssim: of demasked encodings, as in the paper, in windows of 8 by 8",
+        "hidden; ssim: of demasked encodings, as in the paper, in every fourth window",
     )
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn.functional import normalize, unfold
+from torch.nn.functional import normalize
+
+from harness_plugins.structural_similarity import ssim_of_pairs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
     Scores = Callable[[Tensor, Tensor], Tensor]
 
 _BLOCK = 1 << 24  # scores at a time
-_WINDOW, _STRIDE = 8, 4
-_K1, _K2 = 0.01, 0.03
+_STRIDE = 4
 
 
 def most_similar(rows: Tensor, asked: int, matches: int, scores: Scores) -> Tensor:
@@ -40,27 +41,7 @@ def cosine(some: Tensor, rows: Tensor) -> Tensor:
 def ssim(some: Tensor, rows: Tensor) -> Tensor:
     """[a, N] structural similarity of planes [a, c, h, w] and [N, c, h, w].
 
-    Means over windows of 8 by 8, four apart, of one channel each, equally weighed (Wang et al.
-    2004, equation 13); the range is that of `rows`. Inside a window a covariance is an inner
-    product, which makes all pairs a product of matrices.
+    Of windows four apart; values span what those of `rows` span.
     """
-    reach = float(rows.max() - rows.min())
-    low, high = (_K1 * reach) ** 2, (_K2 * reach) ** 2
-    total = some.new_zeros(len(some), len(rows))
-    windows = list(zip(_windows(some), _windows(rows), strict=True))
-    for one, other in windows:
-        means = one.mean(1, keepdim=True), other.mean(1, keepdim=True)
-        first, second = one - means[0], other - means[1]
-        spread = first.square().mean(1, keepdim=True) + second.square().mean(1)
-        common = first @ second.T / one.shape[1]
-        light = (2 * means[0] * means[1].T + low) / (means[0] ** 2 + means[1].T ** 2 + low)
-        total += light * (2 * common + high) / (spread + high)
-    return total / len(windows)
-
-
-def _windows(planes: Tensor) -> Tensor:
-    """[windows, n, pixels] of planes [n, c, h, w], channels apart; one window if they are small."""
-    size = min(_WINDOW, *planes.shape[-2:])
-    cut = unfold(planes, size, stride=min(_STRIDE, size))
-    cut = cut.view(len(planes), planes.shape[1], size * size, -1)
-    return cut.permute(1, 3, 0, 2).flatten(0, 1)
+    span = (rows.max() - rows.min()).clamp(min=torch.finfo(rows.dtype).tiny)
+    return torch.cat(list(ssim_of_pairs(some / span, rows / span, _STRIDE)))

@@ -11,10 +11,10 @@ from torch.nn.functional import one_hot
 
 from harness_plugins.attacks.luo.fusion import Heap
 from harness_plugins.attacks.luo.lessons import Law, Lesson, lesson_of, lessons
-from harness_plugins.attacks.luo.objective import objective, ssim
 from harness_plugins.attacks.luo.restorer import Restorer
 from harness_plugins.attacks.unet.training import schedule
 from harness_plugins.holdout import held_out
+from harness_plugins.structural_similarity import mean_ssim
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +27,7 @@ _BATCH = 32
 _MOST = 12  # members of a cluster that training looks at
 _ROUNDS = 8
 _EXAMINED = 200
+_ABSOLUTE, _STRUCTURE = 0.3, 0.7  # Luo et al.: .3 L1 - .7 SSIM
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,12 @@ def train(
             progress(step, plan.steps, f"fusion: loss {float(loss.detach()):.3f}")
 
 
+def objective(images: Tensor, truth: Tensor) -> Tensor:
+    """[] loss of images [n, c, h, w] in the units in which valid ones lie in [0,1]."""
+    absolute = (images - truth).abs().mean()
+    return _ABSOLUTE * absolute - _STRUCTURE * mean_ssim(images, truth).mean()
+
+
 def simulated(
     source: Iterator[Lesson], likeness: Likeness, classes: int, plan: Plan, rng: Stream
 ) -> Iterator[tuple[Heap, Tensor]]:
@@ -143,4 +150,4 @@ def examine(
     """[] mean SSIM with some images [b] of what is made of the members in `rows` [b, M]."""
     heap = heap_of(exam, images, rows, likeness, restorer.classes)
     found = scale.within(scale.restore(restorer.images(heap)))
-    return ssim(found, scale.restore(exam.images[images]))
+    return mean_ssim(found, scale.restore(exam.images[images])).mean()

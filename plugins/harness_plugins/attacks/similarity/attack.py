@@ -10,10 +10,10 @@ import torch
 from harness.api import Attack, Budget, NotApplicable, Progress, Reconstruction, View
 from harness_plugins.attacks.similarity import SimilarityConfig, training
 from harness_plugins.attacks.similarity.network import Towers
-from harness_plugins.attacks.similarity.structural import ssim_matrix
 from harness_plugins.candidates import at_shape, claim_rows, released_rows
 from harness_plugins.mixtures.law import learn_law
 from harness_plugins.mixtures.subspace import Subspace
+from harness_plugins.structural_similarity import WINDOW, ssim_of_pairs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,16 +39,15 @@ class Similarity(Attack[SimilarityConfig]):
         return claim_rows(view, scores, exam_auc=float(prepared["exam"]))
 
     def _structural(self, view: View, rows: Tensor, progress: Progress) -> Tensor:
-        """NotApplicable where samples are no images."""
-        if not view.scale.of_images:
-            raise NotApplicable("SSIM compares images, and these are none; use by=learned.")
+        """NotApplicable where samples are no images, or smaller than a window."""
+        _check_that_windows_fit(view)
         rows = rows / rows.square().mean().sqrt().clamp(min=torch.finfo(rows.dtype).tiny)
         candidates = view.candidates
         if self._unsigned(view):
             rows, candidates = rows.abs(), candidates.abs()
         images, known = (view.scale.within(view.scale.restore(x)) for x in (rows, candidates))
         found: list[Tensor] = []
-        for block in ssim_matrix(images, known, self.config.stride):
+        for block in ssim_of_pairs(images, known, self.config.stride):
             found.append(block)
             progress(sum(map(len, found)), len(rows), "rows compared")
         return torch.cat(found)
@@ -57,3 +56,13 @@ class Similarity(Attack[SimilarityConfig]):
         if self.config.values != "auto":
             return self.config.values == "absolute"
         return learn_law(view, Subspace(view.shape)).hidden
+
+
+def _check_that_windows_fit(view: View) -> None:
+    if not view.scale.of_images:
+        raise NotApplicable("SSIM compares images, and these are none; use by=learned.")
+    if min(view.shape[-2:]) < WINDOW:
+        size = "×".join(map(str, view.shape[-2:]))
+        raise NotApplicable(
+            f"images of {size} px are smaller than SSIM's window of {WINDOW} px; use by=learned."
+        )
