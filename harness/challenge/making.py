@@ -17,8 +17,7 @@ from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved
-from harness.challenge.files import sha256_of_file
-from harness.challenge.layout import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
+from harness.challenge import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
 from harness.challenge.opening import SALT_BYTES, Truth, checks, write_truth
 from harness.challenge.pack import (
     Checks,
@@ -29,7 +28,7 @@ from harness.challenge.pack import (
     Statement,
     describe,
 )
-from harness.challenge.pool import choose, draw, pool_sha256
+from harness.challenge.public import choose, draw, pool_sha256
 from harness.rng import KeyedStream
 from harness.running.context import Context, plugin_boundary
 from harness.running.evaluation import check_machine, equip, fingerprint
@@ -40,6 +39,7 @@ from harness.running.stack import Stack
 from harness.store import Store, cache_root
 from harness.store.artifacts import save_tensors
 from harness.store.canonical import sha256_of
+from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors
 
 KEY_BYTES = 32

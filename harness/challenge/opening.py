@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness.api import IntegrityError
-from harness.challenge.files import read_tensors, sha256_of_file
 from harness.challenge.pack import Checks, Pack, Statement, flaw
 from harness.store.artifacts import save_tensors
+from harness.store.files import read_tensors, sha256_of_file
 
 if TYPE_CHECKING:
     from torch import Tensor

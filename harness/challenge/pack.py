@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.api import IntegrityError, Scale, UsageError
-from harness.challenge.files import read_tensors, sha256_of_file
-from harness.challenge.layout import DESCRIPTION, ENCODINGS, HASHED
+from harness.challenge import DESCRIPTION, ENCODINGS, HASHED
 from harness.store.canonical import sha256_of
+from harness.store.files import read_tensors, sha256_of_file
 from harness.store.paths import disk_errors
 
 if TYPE_CHECKING:

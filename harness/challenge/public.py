@@ -1,24 +1,60 @@
-"""A pack in the hands of somebody who has the datasets: its public images, drawn again."""
+"""Which images of a dataset are surely public, drawn by the owner and again by a stranger.
+
+The draw is public, of a seed that the pack names: half of the training images are set aside, and
+the others are the public pool. Which of those set aside are private, the owner's key says.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.api import IntegrityError, Splits, UsageError
+from harness.api import IntegrityError, Samples, Splits, Stream, UsageError
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved
 from harness.challenge.pack import Named, Statement
-from harness.challenge.pool import draw, pool_sha256
-from harness.running.context import Context
+from harness.running.context import Context, plugin_boundary
 from harness.running.evaluation import check_machine, equip
 from harness.running.keys import Keys
+from harness.running.load import SplitSizes, load
 from harness.running.observer import Observer
 from harness.store import Store, cache_root
+
+
+def draw(context: Context, public: int) -> Splits:
+    """Splits whose `private` images are all that were set aside; none are for tests."""
+    cell = context.cell
+    collection = _collection(context, cell.dataset)
+    other = _collection(context, cell.public) if cell.public else None
+    sizes = SplitSizes(len(collection.train), public, 0, frozenset({"private", "public"}))
+    return load(collection, other, sizes, context.board.stream(stage="challenge"))
+
+
+def _collection(context: Context, resolved: Resolved) -> Any:
+    dataset = context.build("datasets", resolved)
+    with plugin_boundary(resolved.name):
+        return dataset.load(context.assets)
+
+
+def choose(splits: Splits, count: int, stream: Stream) -> Splits:
+    """As many private images of those set aside, by a secret stream."""
+    if count > len(splits.private):
+        raise UsageError(
+            f"{count} private images were asked for, and the dataset has {len(splits.private)} "
+            "set aside for them to be drawn from."
+        )
+    chosen = stream.permutation(len(splits.private))[:count]
+    return replace(splits, private=splits.private[chosen])
+
+
+def pool_sha256(public: Samples) -> str:
+    """A hash of the pool's images."""
+    return hashlib.sha256(public.images.contiguous().numpy().data).hexdigest()
 
 
 def public_splits(said: Statement) -> Splits:

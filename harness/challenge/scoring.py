@@ -1,35 +1,221 @@
-"""Scoring a submission: the pack is verified, the commitment opened, the images compared."""
+"""Scoring a submission: the pack is verified, the commitment opened, the images compared.
+
+The measures are those of the InstaHide challenge. By its own rules each encoding has one
+decryption, which is compared with every private image mixed in it; a measure is the maximum,
+minimum or mean of what that gives, averaged over all encodings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.api import AssetFolder, HarnessError, Metric, Samples, Scene
-from harness.asking.registry import load_factory, registry
-from harness.challenge.measures import (
-    LEAKS_MORE,
-    Compare,
-    by_encoding,
-    by_images,
-    l2,
-    mixtures,
-    summed_up,
+from harness.api import (
+    AssetFolder,
+    CellFailed,
+    HarnessError,
+    Metric,
+    Reconstruction,
+    Samples,
+    Scale,
+    Scene,
+    UsageError,
 )
+from harness.asking.registry import load_factory, registry
+from harness.challenge import DECRYPTIONS, IMAGES, ROWS, TARGETS
 from harness.challenge.opening import Truth, open_truth
 from harness.challenge.pack import Description, read_pack
 from harness.challenge.public import public_splits
-from harness.challenge.submission import Submission, placed, read_submission
 from harness.rng import KeyedStream, board_key
+from harness.scoring.matching import Matched, match
 from harness.scoring.nulls import COLOUR, Nulls, make_nulls, match_nulls
 from harness.scoring.summary import MetricScore, Values, summarise
+from harness.store.files import read_tensors, sha256_of_file
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+SLACK = 1e-3
+"""How far beyond 0 and 1 values may lie, to be clamped."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Images in [0,1], float32.
+
+    Either `images` [m, c, h, w] of private images, m at least 1, perhaps named by `rows` or
+    `targets` [m]; or `decryptions` [rounds·n, c, h, w].
+    """
+
+    sha256: str
+    images: Tensor | None
+    decryptions: Tensor | None
+    rows: Tensor | None = None
+    targets: Tensor | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether images say which private image they are meant to be."""
+        return self.rows is not None or self.targets is not None
+
+
+def read_submission(path: Path, described: Description) -> Submission:
+    """A submission to this pack; UsageError says what it should have been."""
+    digest = sha256_of_file(path, "submission")
+    tensors = read_tensors(path, "submission")
+    _check_names(tensors)
+    if DECRYPTIONS in tensors:
+        shape = (described.rounds, described.private, *described.shape)
+        images = _unit(DECRYPTIONS, tensors[DECRYPTIONS], shape)
+        return Submission(digest, None, images.flatten(0, 1))
+    images = _unit(IMAGES, tensors[IMAGES], (None, *described.shape))
+    if not 0 < len(images) <= described.private:
+        raise UsageError(
+            f"The submission holds {len(images)} images; there are {described.private} private "
+            "ones, and each may be submitted once."
+        )
+    return Submission(digest, images, None, tensors.get(ROWS), tensors.get(TARGETS))
+
+
+def _check_names(tensors: Mapping[str, Tensor]) -> None:
+    kinds = {IMAGES, DECRYPTIONS} & set(tensors)
+    allowed = {IMAGES, ROWS, TARGETS} if kinds == {IMAGES} else {DECRYPTIONS}
+    if len(kinds) != 1 or not set(tensors) <= allowed or {ROWS, TARGETS} <= set(tensors):
+        raise UsageError(
+            f"The submission holds {', '.join(sorted(tensors)) or 'nothing'}; wanted `images`, "
+            "perhaps with `rows` or `targets`, or `decryptions` alone."
+        )
+
+
+def _unit(name: str, values: Tensor, shape: tuple[int | None, ...]) -> Tensor:
+    """Values in [0,1] as float32, if they have this shape; None stands for any length."""
+    import torch
+
+    pairs = zip(shape, values.shape, strict=False)
+    wanted = tuple(got if want is None else want for want, got in pairs)
+    if len(shape) != values.ndim or wanted != tuple(values.shape):
+        text = ", ".join("m" if size is None else str(size) for size in shape)
+        raise UsageError(f"The submission's `{name}` are {list(values.shape)}; wanted [{text}].")
+    if values.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        kind = str(values.dtype).removeprefix("torch.")
+        raise UsageError(f"The submission's `{name}` are {kind}; wanted floats between 0 and 1.")
+    bad = int((~values.isfinite()).flatten(1).any(1).sum()) if values.numel() else 0
+    if bad:
+        raise UsageError(f"The submission's `{name}` have NaN or infinite values in {bad} places.")
+    low, high = (float(values.min()), float(values.max())) if values.numel() else (0.0, 1.0)
+    if low < -SLACK or high > 1 + SLACK:
+        raise UsageError(
+            f"The submission's `{name}` go from {low:.4g} to {high:.4g}; wanted 0 to 1: restore "
+            "standardised images, image * std + mean."
+        )
+    return values.float().clamp(0, 1)
+
+
+def placed(submission: Submission, truth: Truth) -> Matched:
+    """A submission's images with the private images they belong to."""
+    assert submission.images is not None
+    channels = truth.images.shape[1]
+    found = Reconstruction(submission.images, submission.targets, submission.rows)
+    first = truth.sources[..., 0].flatten()
+    try:
+        return match(found, truth.images, Scale((0.0,) * channels, (1.0,) * channels), first)
+    except CellFailed as error:
+        reason = str(error).removeprefix("the attack returned ")
+        raise UsageError(f"The submission holds {reason}.") from None
+
+
+Compare = Callable[["Tensor", "Tensor"], "Tensor"]
+"""Images and truth [m, c, h, w] in [0,1] to [m] float64."""
+
+LEAKS_MORE: dict[str, Literal["higher", "lower"]] = {
+    "max_ssim": "higher",
+    "mean_ssim": "higher",
+    "min_l2": "lower",
+    "max_l2": "lower",
+    "mean_l2": "lower",
+}
+
+
+def l2(images: Tensor, truth: Tensor) -> Tensor:
+    """[m] float64: mean squared difference of images [m, c, h, w], as if they were in [-1,1].
+
+    Both are in [0,1], where it is a quarter of that.
+    """
+    return 4 * (images - truth).double().square().flatten(1).mean(1)
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """Which private images are in which encoding.
+
+    `targets` [encodings, k] int64 are the private images, 0 where `own` [encodings, k] is False;
+    `primary` [encodings] is the first of them.
+    """
+
+    targets: Tensor
+    own: Tensor
+    primary: Tensor
+
+
+def mixtures(truth: Truth) -> Mixtures:
+    """Those of all encodings that hold a private image."""
+    own, sources = truth.own, truth.sources.flatten(0, 1)
+    some = own.any(1)
+    own, sources = own[some], sources[some].where(own[some], 0)
+    primary = sources.gather(1, own.int().argmax(1, keepdim=True)).squeeze(1)
+    return Mixtures(sources, own, primary)
+
+
+def by_images(images: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) -> Tensor:
+    """[encodings, k] float64: the image of each encoding's primary against all that are in it.
+
+    `images` and `truth` [n, c, h, w] are in one order. NaN where a source is public. Each pair of
+    images is compared once.
+    """
+    import numpy as np
+    import torch
+
+    n = len(truth)
+    codes = (mixed.primary[:, None] * n + mixed.targets)[mixed.own]
+    pairs, places = map(torch.from_numpy, np.unique(codes.numpy(), return_inverse=True))
+    values = compare(images[pairs // n], truth[pairs % n])
+    table = torch.full(mixed.own.shape, torch.nan, dtype=torch.float64)
+    table[mixed.own] = values[places]
+    return table
+
+
+def by_encoding(decryptions: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) -> Tensor:
+    """[encodings, k] float64: each decryption against all private images in its encoding."""
+    import torch
+
+    table = torch.full(mixed.own.shape, torch.nan, dtype=torch.float64)
+    for column, own in enumerate(mixed.own.T):
+        if not own.any():  # public images alone
+            continue
+        table[own, column] = compare(decryptions[own], truth[mixed.targets[own, column]])
+    return table
+
+
+def summed_up(ssim: Tensor | None, squared: Tensor) -> dict[str, float]:
+    """The measures of [encodings, k] values, averaged over encodings.
+
+    Those of SSIM are left out where there is none.
+    """
+    import torch
+
+    found = {
+        "min_l2": squared.nan_to_num(torch.inf).amin(1),
+        "max_l2": squared.nan_to_num(-torch.inf).amax(1),
+        "mean_l2": squared.nanmean(1),
+    }
+    if ssim is not None:
+        best = ssim.nan_to_num(-torch.inf).amax(1)
+        found = {"max_ssim": best, "mean_ssim": ssim.nanmean(1), **found}
+    return {name: float(values.mean()) for name, values in found.items()}
 
 
 class Measure(BaseModel):

@@ -26,9 +26,9 @@ from harness.api import (
 from harness.asking.plan import AttackPlan
 from harness.asking.registry import registry
 from harness.asking.selector import parse_one
+from harness.challenge import IMAGES, ROWS, TARGETS
 from harness.challenge.pack import Pack, Statement, read_pack
 from harness.challenge.public import drawn, stranger
-from harness.challenge.submission import IMAGES, ROWS, TARGETS
 from harness.running.attacker import Attacker, desks
 from harness.running.codec import unpack_attacked
 from harness.running.context import Context

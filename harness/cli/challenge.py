@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.challenge.layout import MEASURES, PACK
+from harness.challenge import MEASURES, PACK
 from harness.cli.evaluate import REQUEST_OPTIONS, read_key
 from harness.cli.options import epilog, json_option
 

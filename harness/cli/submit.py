@@ -12,7 +12,7 @@ from harness.cli.options import epilog, json_option
 
 if TYPE_CHECKING:
     from harness.scheduling.matrix import Foreseen
-    from harness.submissions.description import Said, Submission
+    from harness.submissions.folder import Said, Submission
     from harness.submissions.making import Undertaking
 
 

@@ -10,7 +10,7 @@ import click
 from harness.cli.options import epilog, json_option
 
 if TYPE_CHECKING:
-    from harness.submissions.verdict import Verdict
+    from harness.submissions.checks import Verdict
 
 
 @click.command(
@@ -48,7 +48,7 @@ def command(
     """
     from harness.cli.progress import observer
     from harness.store import cache_root
-    from harness.submissions.verdict import exit_code
+    from harness.submissions.checks import exit_code
     from harness.submissions.verification import Verifier
 
     silent = quiet or as_json or not sys.stderr.isatty()
@@ -86,7 +86,7 @@ def _counted(verdicts: list[Verdict]) -> str:
 
 def _print_json(verdicts: list[Verdict]) -> None:
     from harness.store.canonical import canonical_json
-    from harness.submissions.verdict import worst
+    from harness.submissions.checks import worst
 
     values = {
         "outcome": worst(verdict.outcome for verdict in verdicts),

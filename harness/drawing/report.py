@@ -14,7 +14,7 @@ from harness.results.material import gathered
 if TYPE_CHECKING:
     from harness.boards.folder import BoardFolder
     from harness.results.view import BoardView
-    from harness.submissions.verdict import Verdict
+    from harness.submissions.checks import Verdict
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.boards.protocol import Board
     from harness.results.material import Kept, Material
     from harness.store.record import RunRecord
-    from harness.submissions.description import Submission
+    from harness.submissions.folder import Submission
 
 
 LOST = ("failed", "timeout")

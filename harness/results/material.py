@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.boards.protocol import Board
     from harness.control import ControlReport
     from harness.store.record import RunRecord
-    from harness.submissions.description import Submission
+    from harness.submissions.folder import Submission
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
     A stranger's plugins are installed here or not; what a board shows must not depend on that.
     """
     from harness.asking.registry import OWN_DISTRIBUTION
-    from harness.submissions.asked import of_counting, ruled_out
+    from harness.submissions.checks import of_counting, ruled_out
 
     if record.status != "not_applicable":
         return any(of_counting(record))
@@ -106,7 +106,7 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
 
 def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
     """A submission's reports on the attack that it hands in; others count for nothing."""
-    from harness.submissions.membership import hands_in
+    from harness.submissions.checks import hands_in
 
     for report in _reports(folder):
         if hands_in(told, report.attack):

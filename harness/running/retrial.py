@@ -19,7 +19,6 @@ from harness.asking.plan import AttackPlan, Cell, plan_as_ran
 from harness.asking.registry import Registry, registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved, parse_stack, resolve
-from harness.challenge.files import read_tensors
 from harness.running.attacker import Attacker
 from harness.running.codec import unpack_release
 from harness.running.context import Context
@@ -34,6 +33,7 @@ from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.store import Artifact, Store
+from harness.store.files import read_tensors
 from harness.store.record import RunRecord, Used
 
 

@@ -16,7 +16,7 @@ from harness.asking.request import make_request
 from harness.asking.selector import Resolved, expand, parse_stack, resolve
 from harness.boards.cells import BoardCell, cells_of
 from harness.boards.protocol import OF_ATTACKERS, Board, Track
-from harness.submissions.description import Kind
+from harness.submissions.folder import Kind
 
 Place = tuple[tuple[BoardCell, ...], ...]
 """Alternatives in order of preference, of which one has to be run: each the cells of its seeds."""

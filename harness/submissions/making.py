@@ -24,15 +24,15 @@ from harness.store.paths import disk_errors
 from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 from harness.submissions.cells import Chosen, check_tracks, choose, fitting, places, settled
-from harness.submissions.description import (
+from harness.submissions.folder import (
     Plugin,
     Said,
     Standing,
     Submission,
+    SubmissionFolder,
     protocol_of,
     write_submission,
 )
-from harness.submissions.folder import SubmissionFolder
 
 
 @dataclass(frozen=True)

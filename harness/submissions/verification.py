@@ -21,16 +21,29 @@ from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.running.observer import Observer
 from harness.store.paths import disk_errors, holding
 from harness.store.records import Records
-from harness.submissions import asked, membership
+from harness.submissions import checks
+from harness.submissions.again import (
+    fresh_cache,
+    judged_otherwise,
+    outside,
+    replay,
+    same_bits,
+    unmeasured,
+)
 from harness.submissions.cells import check_tracks
-from harness.submissions.comparison import judged_otherwise, outside, same_bits, unmeasured
-from harness.submissions.description import FILE as SUBMISSION_FILE
-from harness.submissions.description import Submission
-from harness.submissions.folder import SubmissionFolder, board_of
-from harness.submissions.membership import Wanted, json_files, wanted_of
-from harness.submissions.replay import fresh_cache, replay
+from harness.submissions.checks import (
+    Note,
+    Verdict,
+    Wanted,
+    What,
+    broken,
+    json_files,
+    verdict,
+    wanted_of,
+)
+from harness.submissions.folder import FILE as SUBMISSION_FILE
+from harness.submissions.folder import Submission, SubmissionFolder, board_of
 from harness.submissions.sums import faults
-from harness.submissions.verdict import Note, Verdict, What, broken, verdict
 
 if TYPE_CHECKING:
     from harness.boards.protocol import Board
@@ -129,7 +142,7 @@ class Verifier:
             for each in strangers
             for cell in _requested(each, (p for p in _records_of(each) if p.name not in own))
         ]
-        notes = membership.of_board(_requested(folder, paths), submitted, wanted)
+        notes = checks.of_board(_requested(folder, paths), submitted, wanted)
         yield verdict("board", folder.path, folder.board.title, notes)
 
     def _nested(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
@@ -141,7 +154,7 @@ class Verifier:
 
     def _of_board(self, folder: BoardFolder, path: Path, wanted: set[str] | None = None) -> Verdict:
         here = _identities(folder) if wanted is None else wanted
-        belongs = partial(membership.of_cell, wanted=here, board=folder.board)
+        belongs = partial(checks.of_cell, wanted=here, board=folder.board)
         return self._record(path, folder, belongs, partial(self._asked, folder.board))
 
     def _board_of(self, folder: SubmissionFolder) -> BoardFolder:
@@ -157,9 +170,9 @@ class Verifier:
         yield from (self._submitted(folder, board, path, wanted) for path in paths)
         yield from (_control(path, told) for path in json_files(folder.controls))
         notes = [
-            *membership.of_description(folder, told, board),
-            *membership.of_files(folder, told, paths),
-            *membership.of_cells(told, set(_requested(folder, paths)), wanted),
+            *checks.of_description(folder, told, board),
+            *checks.of_files(folder, told, paths),
+            *checks.of_cells(told, set(_requested(folder, paths)), wanted),
         ]
         yield verdict("submission", folder.path, f"{told.kind} {told.what}", notes)
 
@@ -173,20 +186,20 @@ class Verifier:
         return self._record(
             path,
             folder,
-            partial(membership.of_cell, wanted=here, board=board.board),
-            partial(membership.of_plugins, told=told),
+            partial(checks.of_cell, wanted=here, board=board.board),
+            partial(checks.of_plugins, told=told),
             partial(self._asked, board.board),
-            partial(membership.of_tensors, folder, told),
+            partial(checks.of_tensors, folder, told),
             partial(self._judged, folder, told),
         )
 
-    def _record(self, path: Path, folder: BoardFolder | None = None, *checks: Check) -> Verdict:
+    def _record(self, path: Path, folder: BoardFolder | None = None, *others: Check) -> Verdict:
         """A record: its id, its sums, then each check as long as nothing is broken."""
         title, notes = "", list[Note]()
         try:
             record = (folder or Records(path.parent)).load(path)
             title = _title(record)
-            for check in (_summed, *checks, self._again):
+            for check in (_summed, *others, self._again):
                 notes += check(record)
                 if broken(notes):
                     break
@@ -196,10 +209,10 @@ class Verifier:
 
     def _asked(self, board: Board, record: RunRecord) -> Iterator[Note]:
         """What follows from what was asked; running it again says more of what cannot be."""
-        yield from asked.of_counting(record)
-        yield from asked.of_knowledge(record)
+        yield from checks.of_counting(record)
+        yield from checks.of_knowledge(record)
         if not self.rerun:
-            yield from asked.of_absence(record, board)
+            yield from checks.of_absence(record, board)
 
     def _judged(
         self, folder: SubmissionFolder, told: Submission, record: RunRecord
@@ -324,7 +337,7 @@ def _told_around(path: Path) -> Submission | None:
 def _control(path: Path, told: Submission | None = None) -> Verdict:
     what: What = "control"
     try:
-        return verdict(what, path, "", membership.of_report(path, told))
+        return verdict(what, path, "", checks.of_report(path, told))
     except IntegrityError as error:
         return verdict(what, path, "", [("broken", str(error).removeprefix(f"{path} "))])
 

@@ -21,12 +21,10 @@ from strangers import Machine
 from harness.api import HarnessError, IntegrityError, UsageError
 from harness.asking.registry import registry
 from harness.challenge.making import Places, make
-from harness.challenge.measures import l2
 from harness.challenge.opening import Truth, checks, open_truth, write_truth
 from harness.challenge.pack import Description, describe, read_pack
 from harness.challenge.public import public_splits
-from harness.challenge.scoring import score
-from harness.challenge.submission import placed, read_submission
+from harness.challenge.scoring import l2, placed, read_submission, score
 from harness.running.observer import Observer
 
 N, ROUNDS = 20, 3

@@ -8,7 +8,7 @@ from strangers import Machine
 
 from harness.boards.folder import BoardFolder
 from harness.store.record import fingerprint
-from harness.submissions.description import read_submission
+from harness.submissions.folder import read_submission
 
 BOARD = """
 name = "tiny"

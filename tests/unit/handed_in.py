@@ -22,8 +22,13 @@ from harness.scoring.summary import Values, summarise
 from harness.scoring.utility import Right, summed_up
 from harness.store.record import RunRecord, Stored, Used
 from harness.submissions.cells import places
-from harness.submissions.description import Plugin, Submission, protocol_of, write_submission
-from harness.submissions.folder import SubmissionFolder
+from harness.submissions.folder import (
+    Plugin,
+    Submission,
+    SubmissionFolder,
+    protocol_of,
+    write_submission,
+)
 
 TOML = """
 name = "small"

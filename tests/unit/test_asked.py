@@ -8,7 +8,7 @@ from board_records import board, ended, record
 from harness.results.material import unproven
 from harness.scoring.flag import Flag
 from harness.store.record import RunRecord
-from harness.submissions.asked import of_absence, of_counting, of_knowledge, ruled_out
+from harness.submissions.checks import of_absence, of_counting, of_knowledge, ruled_out
 
 pytestmark = pytest.mark.core
 FLAGGED = Flag(name="unranked", message="a quick look")

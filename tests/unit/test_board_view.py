@@ -22,7 +22,7 @@ from harness.results.trust import Controls
 from harness.results.view import BoardView, CellView, RowView
 from harness.scoring.identification import Identification
 from harness.store.record import RunRecord, Used
-from harness.submissions.description import Kind, Submission
+from harness.submissions.folder import Kind, Submission
 
 pytestmark = pytest.mark.core
 CONTROLS = [passed("linear"), passed("lmmse")]

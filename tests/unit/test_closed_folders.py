@@ -13,7 +13,7 @@ import pytest
 
 from harness.api.errors import StoreError
 from harness.boards.folder import BoardFolder, every_board, find_board
-from harness.submissions.membership import json_files
+from harness.submissions.checks import json_files
 from harness.submissions.verification import Verifier
 
 pytestmark = pytest.mark.core

@@ -12,8 +12,8 @@ from harness.boards.cells import BoardCell
 from harness.scoring.findings import Finding
 from harness.scoring.summary import MetricScore
 from harness.store.record import RunRecord
-from harness.submissions.comparison import judged_otherwise, outside, same_bits, unmeasured
-from harness.submissions.verdict import exit_code, verdict, worst
+from harness.submissions.again import judged_otherwise, outside, same_bits, unmeasured
+from harness.submissions.checks import exit_code, verdict, worst
 
 pytestmark = pytest.mark.core
 ASKED = {"attack": "linear", "defense": "mixup[k=2]"}

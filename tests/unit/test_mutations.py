@@ -40,10 +40,9 @@ from harness.results.view import RowView
 from harness.store.canonical import canonical_json, sha256_of
 from harness.store.record import VOLATILE, RunRecord, fingerprint, parse_record
 from harness.store.records import Records
-from harness.submissions.description import FILE, protocol_of, read_submission
-from harness.submissions.folder import SubmissionFolder
+from harness.submissions.checks import exit_code
+from harness.submissions.folder import FILE, SubmissionFolder, protocol_of, read_submission
 from harness.submissions.sums import faults
-from harness.submissions.verdict import exit_code
 from harness.submissions.verification import Verifier
 
 pytestmark = pytest.mark.core

@@ -13,14 +13,14 @@ from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.boards.protocol import Board
 from harness.submissions.cells import choose, fitting, places, settled
-from harness.submissions.description import (
+from harness.submissions.folder import (
     FILE,
     Plugin,
+    board_of,
     protocol_of,
     read_submission,
     write_submission,
 )
-from harness.submissions.folder import board_of
 
 pytestmark = pytest.mark.core
 

@@ -17,8 +17,8 @@ from harness.control import VOLATILE
 from harness.store.canonical import sha256_of
 from harness.store.record import fingerprint
 from harness.submissions import verification
+from harness.submissions.checks import Verdict, exit_code
 from harness.submissions.folder import SubmissionFolder
-from harness.submissions.verdict import Verdict, exit_code
 from harness.submissions.verification import Verifier
 
 pytestmark = pytest.mark.core

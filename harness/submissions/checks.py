@@ -1,30 +1,100 @@
-"""Whether things are what they say and belong where they lie. Nothing runs, torch is not needed."""
+"""What is checked without running anything, and what that comes to. Torch is not needed.
+
+Whether things are what they say and belong where they lie, and what follows from what was asked
+alone: whether a cell can be, and whether its result counts. Of plugins that are not installed
+nothing follows.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from harness.api.errors import IntegrityError, UsageError
+from pydantic import BaseModel, ConfigDict
+
+from harness.api.errors import EXIT_FAILED, EXIT_INTEGRITY, IntegrityError, UsageError
 from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
-from harness.challenge.files import sha256_of_file
 from harness.control import ControlReport, ControlResult, Measured, direction, load_report
-from harness.results.numerals import counted
 from harness.store.canonical import sha256_of
+from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
 from harness.submissions.cells import places
-from harness.submissions.description import Submission, protocol_of
-from harness.submissions.folder import RECONSTRUCTIONS, RELEASES, SubmissionFolder
+from harness.submissions.folder import (
+    RECONSTRUCTIONS,
+    RELEASES,
+    Submission,
+    SubmissionFolder,
+    protocol_of,
+)
 from harness.submissions.sums import within
-from harness.submissions.verdict import Note
 
 if TYPE_CHECKING:
+    from harness.asking.plan import Cell
     from harness.store.record import RunRecord, Used
+
+Outcome = Literal["ok", "differs", "cannot", "broken"]
+What = Literal["record", "control", "submission", "board"]
+Note = tuple[Outcome, str]
+"""One thing that was checked, and what came of it."""
+
+WORST: tuple[Outcome, ...] = ("broken", "differs", "cannot", "ok")
+EXIT: dict[Outcome, int] = {
+    "broken": EXIT_INTEGRITY,
+    "differs": EXIT_FAILED,
+    "cannot": EXIT_FAILED,
+    "ok": 0,
+}
+
+
+class Verdict(BaseModel):
+    """Of one thing: a record, a control's report, a submission, a board.
+
+    `ok`: all that was checked holds. `differs`: judging or running again gave something else.
+    `cannot`: something could not be checked, for the reason in `notes`. `broken`: it is not what
+    its hash says, contradicts itself, or does not belong where it is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: What
+    path: str
+    title: str = ""
+    outcome: Outcome
+    notes: tuple[str, ...] = ()
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """What several come to together; `ok` where there are none."""
+    there = set(outcomes)
+    return next(outcome for outcome in WORST if outcome in there or outcome == "ok")
+
+
+def broken(notes: Iterable[Note]) -> bool:
+    """Whether something is."""
+    return any(outcome == "broken" for outcome, _ in notes)
+
+
+def verdict(what: What, path: Path, title: str, notes: Iterable[Note]) -> Verdict:
+    """What several notes on one thing come to."""
+    told = list(notes)
+    return Verdict(
+        what=what,
+        path=str(path),
+        title=title,
+        outcome=worst(outcome for outcome, _ in told),
+        notes=tuple(dict.fromkeys(text for _, text in told)),
+    )
+
+
+def exit_code(verdicts: Sequence[Verdict]) -> int:
+    """0 all ok, 1 something differs or could not be checked, 3 something is broken."""
+    return EXIT[worst(each.outcome for each in verdicts)]
+
 
 Wanted = list[list[list[str]]]
 """The places of a submission, their alternatives, and the identities of the cells of each."""
@@ -181,9 +251,13 @@ def of_cells(told: Submission, there: set[str], wanted: Wanted) -> Iterator[Note
     """Cells are missing where the description says so; `there` are those with a record."""
     missing = sum(min(len({*cells} - there) for cells in place) for place in wanted)
     if missing > told.missing:
-        yield "broken", f"{counted(missing, 'cell')} without a record, and it says {told.missing}"
+        yield "broken", f"{_cells(missing)} without a record, and it says {told.missing}"
     elif told.missing:
-        yield "cannot", f"{counted(told.missing, 'cell')} missing"
+        yield "cannot", f"{_cells(told.missing)} missing"
+
+
+def _cells(number: int) -> str:
+    return f"{number:,} cell" + "s" * (number != 1)
 
 
 def of_board(own: Iterable[str], submitted: Iterable[str], wanted: set[str]) -> Iterator[Note]:
@@ -193,3 +267,86 @@ def of_board(own: Iterable[str], submitted: Iterable[str], wanted: set[str]) -> 
         if count > 1:
             yield "broken", f"{count} records are of one cell"
     yield "ok", f"{len(wanted & {*here})} of {len(wanted)} cells have a record"
+
+
+UNRANKED = "unranked"
+"""The flag of results that do not count."""
+UNCONFIRMED = (
+    "it says that its attack does not apply, which only running it again (--rerun) can tell; the "
+    "board's `confirmed` does not list it"
+)
+
+
+def of_absence(record: RunRecord, board: Board) -> Iterator[Note]:
+    """That a cell cannot be follows from planning it; what was found at work is to be confirmed."""
+    if record.status != "not_applicable" or record.id in board.confirmed:
+        return
+    if not ruled_out(record):
+        yield "cannot", UNCONFIRMED
+
+
+def ruled_out(record: RunRecord) -> bool:
+    """Whether planning a record's cell finds that it cannot be."""
+    cell = _planned(record)
+    return cell is not None and cell.reason is not None
+
+
+def of_counting(record: RunRecord) -> Iterator[Note]:
+    """A result is left out of the count for what was asked, and for nothing else."""
+    if record.status != "ok":
+        return
+    flagged = any(flag.name == UNRANKED for flag in record.flags)
+    try:
+        reasons = _uncounted(record)
+    except UsageError as error:
+        if flagged:
+            yield "cannot", f"whether it is rightly flagged as {UNRANKED}: {error}"
+        return
+    if flagged and not reasons:
+        yield "broken", f"it is flagged as {UNRANKED}, and nothing that was asked makes it so"
+    if reasons and not flagged:
+        yield "broken", f"it is not flagged as {UNRANKED}: {reasons[0]}"
+
+
+def of_knowledge(record: RunRecord) -> Iterator[Note]:
+    """The attack read what it reads of such a release, and knew what it is then granted."""
+    cell = _planned(record)
+    if record.status != "ok" or cell is None:
+        return
+    if cell.reason is not None:
+        yield "broken", f"it has scores, and such a cell cannot be: {cell.reason}"
+    if not cell.attacks:
+        return
+    if record.release_kind != cell.kind:
+        yield "broken", f"{record.release_kind} were released, and such a cell releases {cell.kind}"
+    if {*record.channels_used} != cell.channels:
+        named = ", ".join(sorted(cell.channels))
+        yield "broken", f"its attack is given {named}, and the record says something else"
+
+
+def _planned(record: RunRecord) -> Cell | None:
+    """The cell of a record; None where its attack or a defense is not to be had as it ran."""
+    from harness.asking.plan import plan
+    from harness.asking.registry import registry
+
+    try:
+        cell = plan(record.request, registry())
+    except UsageError:
+        return None
+    here = {(plugin.name, plugin.spec.version) for plugin in (cell.attack, *cell.defenses)}
+    ran = {(used.name, used.version) for used in (record.attack, *record.defense)}
+    return cell if here == ran else None
+
+
+def _uncounted(record: RunRecord) -> list[str]:
+    """Why a record's result does not count; UsageError where that is its attack's to say."""
+    from harness.asking.plan import one_attack
+    from harness.asking.registry import registry
+    from harness.running.evaluation import uncounted
+
+    asked, known = record.request, registry()
+    model = known.threat_model(asked.threat_model)
+    if reasons := uncounted(asked.preset, model):
+        return [flag.message for flag in reasons]
+    attack = one_attack(asked.attack, asked.preset, known)
+    return [flag.message for flag in uncounted(asked.preset, model, attack)]
