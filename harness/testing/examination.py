@@ -136,7 +136,8 @@ class _Bench:
             self._process = AttackProcess(self._folder / "log", threads=1)
         subject = self.subject
         job = {
-            "action": "check",
+            "action": "call",
+            "function": "harness.testing.trial:trial",
             "kind": subject.kind,
             "plugin": subject.text,
             "seconds": subject.seconds,
