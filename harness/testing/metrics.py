@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from harness.api import Metric, MetricSpec, Samples, Scene
+from harness.api import AssetFolder, Metric, MetricSpec, Samples, Scene
 from harness.asking.registry import load_factory
-from harness.assets import folder
-from harness.store import cache_root
-from harness.testing.kit import CASES, CaseName, Kit, KitConfig
-from harness.testing.result import Unanswered, Violation
+from harness.testing.datasets import CASES, CaseName, Kit, KitConfig
+from harness.testing.subject import Subject, Unanswered, Violation
 from harness.testing.watch import forgetful, same, unmoved, untouched
-
-if TYPE_CHECKING:
-    from harness.testing.subject import Subject
 
 CPU = torch.device("cpu")
 SLACK = 1e-6
@@ -26,13 +19,13 @@ class Court:
     """A metric with what it knows of one of the kit's collections, and the truth to score."""
 
     def __init__(self, subject: Subject, case: str = "colour") -> None:
-        held = Kit(KitConfig(case=_known(case))).load(folder((), cache_root()))
+        held = Kit(KitConfig(case=_known(case))).load(AssetFolder({}))
         private = CASES[case].private
         own, public = held.train[:private].unit(), held.train[private:]
         scene = Scene(
             scale=held.scale,
             device=CPU,
-            assets=folder(subject.spec.assets, cache_root()),
+            assets=subject.assets,
             decoys=held.test.unit().images,
             public=Samples(public.images, public.labels),
             labels=own.labels,
@@ -111,10 +104,12 @@ def deterministic(subject: Subject) -> str:
 
 def leaves_the_world_alone(subject: Subject) -> str:
     """No global state is moved."""
-    with unmoved():
+
+    def score() -> None:
         court = Court(subject)
         court.of(court.strangers)
-    return "no global state was moved"
+
+    return unmoved(score)
 
 
 def copes_with(subject: Subject, case: str) -> str:
