@@ -1,17 +1,22 @@
-"""One file by HTTP, resumed from its `.part` where the server can say it is the same file."""
+"""One file by HTTP, resumed from its `.part` where the server can say it is the same file.
+
+How it says how far it is, and that a source failed, is common to all ways of getting bytes.
+"""
 
 from __future__ import annotations
 
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from harness.assets.sources import Progress, SourceFailed
+Progress = Callable[[int, int], None]
+"""Called with the bytes so far and the bytes in all (0 where unknown)."""
 
 TIMEOUT = 10.0
 """Seconds to wait for a connection, and for each next piece."""
@@ -20,6 +25,14 @@ FRUITLESS = 2
 """Attempts in a row that may bring nothing before a source is given up."""
 
 CHUNK = 1 << 18
+
+
+class SourceFailed(Exception):
+    """One source did not deliver; the next one is tried. `remedy` is a command, if one helps."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 class _Interrupted(Exception):

@@ -20,11 +20,8 @@ from filelock import FileLock
 from harness.api import Asset, Source
 from harness.api.errors import AssetUnavailable, IntegrityError
 from harness.assets.clients import CLIENTS, OPENERS
-from harness.assets.digests import digest_of, first_mismatch
-from harness.assets.download import download
-from harness.assets.lookup import absent, locate
-from harness.assets.places import Place, packaged
-from harness.assets.sources import Progress, SourceFailed
+from harness.assets.download import Progress, SourceFailed, download
+from harness.assets.lookup import Place, absent, digest_of, first_mismatch, locate, packaged
 from harness.store.paths import disk_errors
 
 # What reading a broken or unexpected archive raises.

@@ -38,8 +38,7 @@ def command(kind: str, name: str, stage: str | None, into: Path, as_json: bool) 
     of `defense.py` or `attack.py`. A small board of its own lies beside it.
     """
     from harness.api.errors import UsageError
-    from harness.authoring.naming import name_plugin
-    from harness.authoring.package import write_package
+    from harness.authoring import name_plugin, write_package
 
     if kind == "attack" and stage:
         raise UsageError("--stage says where a defense works; an attack reads what leaves.")
