@@ -80,11 +80,6 @@ def _open(address: str, headers: dict[str, str]) -> HTTPResponse:
     return response
 
 
-def _total(response: HTTPResponse, start: int) -> int:
-    length = response.headers.get("Content-Length")
-    return start + int(length) if length else 0
-
-
 def _start(response: HTTPResponse, part: _Part) -> int:
     """Where the response's bytes belong: behind what is here, or at the beginning."""
     here = part.size
@@ -98,7 +93,8 @@ def _start(response: HTTPResponse, part: _Part) -> int:
 def _receive(response: HTTPResponse, part: _Part, progress: Progress) -> None:
     """Append the response to the part; raises _Interrupted when it ends too early."""
     start = _start(response, part)
-    total, done = _total(response, start), start
+    length, done = response.headers.get("Content-Length"), start
+    total = start + int(length) if length else 0
     with part.path.open("ab") as sink:
         while chunk := _read(response):
             sink.write(chunk)

@@ -95,11 +95,6 @@ def mismatch(file: AssetFile, folder: Path) -> Mismatch | None:
     return None if found == file.digest else Mismatch(file, found)
 
 
-def first_mismatch(asset: Asset, folder: Path) -> Mismatch | None:
-    """Hash every file of an asset; the first that is wrong, or None."""
-    return next((bad for file in asset.files if (bad := mismatch(file, folder))), None)
-
-
 def _stamp(file: AssetFile, folder: Path) -> Stamp:
     path = folder / file.name
     state = path.stat()
@@ -152,15 +147,6 @@ def _reinstall(asset: Asset) -> str:
     return f"pip install --force-reinstall --no-deps {names[0]}"
 
 
-def _remedy(asset: Asset, within_package: bool) -> str:
-    return _reinstall(asset) if within_package else f"harness assets fetch {asset.name} --force"
-
-
-def broken(asset: Asset, bad: Mismatch, remedy: str) -> IntegrityError:
-    """The error for a file that is not what its digest says."""
-    return IntegrityError(f"asset '{asset.name}' is damaged: {bad}. Mend it with: {remedy}")
-
-
 def absent(asset: Asset) -> AssetUnavailable:
     """The error for an asset that is not here; names the command that gets it."""
     if all(source.kind == "package" for source in asset.sources):
@@ -187,7 +173,8 @@ def locate(asset: Asset, root: Path) -> Path:
         raise absent(asset)
     bad = check(asset, found, place.memory)
     if bad:
-        raise broken(asset, bad, _remedy(asset, inside is not None))
+        remedy = _reinstall(asset) if inside else f"harness assets fetch {asset.name} --force"
+        raise IntegrityError(f"asset '{asset.name}' is damaged: {bad}. Mend it with: {remedy}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -47,16 +48,10 @@ def command(kind: str, name: str, stage: str | None, into: Path, as_json: bool) 
     written = write_package(naming, into, chosen)
     folder = into / naming.distribution
     if as_json:
-        _print_json(folder, written)
+        click.echo(json.dumps({"folder": str(folder), "files": [str(path) for path in written]}))
         return
     for path in written:
         click.echo(f"  {path}")
     click.echo(f"Your idea goes into {folder / 'src' / naming.package / kind}.py. Then:")
     for line in (f"cd {folder}", "pip install -e . pytest", f"harness check {name}", "pytest"):
         click.echo(f"  {line}")
-
-
-def _print_json(folder: Path, written: list[Path]) -> None:
-    import json
-
-    click.echo(json.dumps({"folder": str(folder), "files": [str(path) for path in written]}))
