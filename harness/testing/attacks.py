@@ -154,33 +154,28 @@ def keeps_its_budget(subject: Subject) -> str:
 
 
 def needs_no_more(subject: Subject) -> str:
-    """Each alternative of its needs is enough, without anything optional."""
-    cells = []
+    """Each alternative of its needs is enough, without anything optional.
+
+    It is asked in the cell of the first control where that is of its kind, else in the plain one.
+    """
+    scores = []
     for needs in subject.spec.needs:
         kind = release_kind(needs)
-        with workbench(_bare_cell(subject, kind)) as bench:
-            cells.append(f"{kind} alone: {_alone(subject, bench, needs)}")
-    return "; ".join(cells)
+        other = kind if kind is not release_kind(subject.spec.needs[0]) else None
+        with workbench(cell_of(subject, kind=other)) as bench:
+            scores.append(f"{kind} alone: {_alone(subject, bench, needs)}")
+    return "; ".join(scores)
 
 
 def _alone(subject: Subject, bench: Workbench, needs: frozenset[Channel]) -> str:
-    """What it scores when it is given what it needs."""
-    chosen = replace(bench.plan, channels=needs | _demanded(subject))
+    """What it scores when it is given what it needs, and what its config demands."""
+    config = subject.plugin.config
+    demanded = config.demands() if isinstance(config, Config) else frozenset()
+    chosen = replace(bench.plan, channels=needs | demanded)
     try:
         return _answer(bench, chosen).score
     except (CellFailed, Violation) as error:
         raise Violation(f"with {', '.join(sorted(chosen.channels))} alone: {error}") from error
-
-
-def _bare_cell(subject: Subject, kind: ReleaseKind) -> Any:
-    """The cell of the control where it is of this kind, else the plain one."""
-    first = release_kind(subject.spec.needs[0])
-    return cell_of(subject) if kind is first else cell_of(subject, kind=kind)
-
-
-def _demanded(subject: Subject) -> frozenset[Channel]:
-    config = subject.plugin.config
-    return config.demands() if isinstance(config, Config) else frozenset()
 
 
 def deterministic(subject: Subject) -> str:
@@ -223,7 +218,7 @@ class Followed(Exception):
     """An attack has come to its end on a device without values: there is nothing to judge."""
 
 
-def works_anywhere(subject: Subject) -> str:
+def works_on_any_device(subject: Subject) -> str:
     """It works on the device of its view. Learning is done as ever."""
 
     def elsewhere(job: Mapping[str, Any], progress: Progress) -> None:

@@ -35,13 +35,13 @@ class Check:
 DECLARED = (
     Check(
         "declaration",
-        "subject:complete",
+        "subject:is_complete",
         "fill in what is missing where the plugin is declared",
         here=True,
     ),
     Check(
         "imports",
-        "subject:light",
+        "subject:declares_without_torch",
         "import torch in the module that `factory` names, not in the one that declares",
         here=True,
     ),
@@ -100,7 +100,7 @@ def _defense(work: str) -> tuple[Check, ...]:
             "use the stream's own draws, or stream.generator(); never seed or draw globally",
         ),
         *_on_odd_data("defenses:copes_with"),
-        _device(f"defenses:{work}_anywhere"),
+        _device(f"defenses:{work}_on_any_device"),
         Check("victim", "defenses:can_be_trained_on", "let a victim learn from what is released"),
         Check(
             "memory",
@@ -145,7 +145,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
             "numpy's and Python's generators are not seeded for you: use view.rng",
         ),
         *_on_odd_data("attacks:copes_with"),
-        _device("attacks:works_anywhere"),
+        _device("attacks:works_on_any_device"),
         Check(
             "memory",
             "attacks:forgets",
@@ -193,8 +193,8 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         Check(
             "determinism", "networks:builds_the_same", "draw weights from torch's generator alone"
         ),
-        *_on_odd_data("networks:classifies"),
-        _device("networks:classifies_anywhere"),
+        *_on_odd_data("networks:classifies_odd_images"),
+        _device("networks:classifies_on_any_device"),
         Check("training", "networks:learns", "let every weight have a gradient", runs=2),
         Check("memory", "networks:builds_and_forgets", "keep nothing of a call", runs=8),
     ),
@@ -204,11 +204,11 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         Check("determinism", "networks:embeds_the_same", "draw nothing; put networks in eval mode"),
         Check(
             "global-state",
-            "networks:embeds_alone",
+            "networks:leaves_the_world_alone",
             "draw nothing, or from a generator of your own",
         ),
-        *_on_odd_data("networks:embeds_sizes"),
-        _device("networks:embeds_anywhere"),
+        *_on_odd_data("networks:embeds_odd_images"),
+        _device("networks:embeds_on_any_device"),
         Check("memory", "networks:embeds_and_forgets", "load the network once", runs=8),
     ),
 }

@@ -25,7 +25,7 @@ from harness.testing.watch import (
     unmoved,
     untouched,
 )
-from harness.testing.workbench import VICTIM, asked, workbench
+from harness.testing.workbench import KEY, VICTIM, asked, workbench
 
 KINDS = {
     Stage.ENCODING: ReleaseKind.ENCODINGS,
@@ -34,7 +34,6 @@ KINDS = {
 }
 ROUNDS = 2
 BATCH = 2
-KEY = b"a key of the conformance kit"
 ANOTHER = b"another owner's key"
 MASKS = "extra.masks"
 
@@ -245,7 +244,7 @@ def protects_and_forgets(subject: Subject) -> str:
     return forgetful(lambda turn: defense.protect(given, KeyedStream(KEY).stream(batch=turn)))
 
 
-def encodes_anywhere(subject: Subject) -> str:
+def encodes_on_any_device(subject: Subject) -> str:
     """It works on the device of its images."""
 
     def encode() -> object:
@@ -255,13 +254,13 @@ def encodes_anywhere(subject: Subject) -> str:
     return disciplined(subject, encode)
 
 
-def trains_anywhere(subject: Subject) -> str:
+def trains_on_any_device(subject: Subject) -> str:
     """It works on the device of the hidden layer."""
     hidden, labels = torch.zeros(6, 32, device=META), torch.zeros(6, 3, device=META)
     return disciplined(subject, lambda: subject.build().penalty(hidden, labels))
 
 
-def protects_anywhere(subject: Subject) -> str:
+def protects_on_any_device(subject: Subject) -> str:
     """It works on the device of the gradients."""
     given = on_meta(gradients())
     return disciplined(subject, lambda: subject.build().protect(given, KeyedStream(KEY)))

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -138,8 +138,10 @@ def _chosen(subject: Subject, only: Collection[str], skip: Collection[str]) -> l
 
 def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
     """One after another; when one was ended, the rest of what runs the plugin is left out."""
+    from harness.running.attacker import desks
+
     ended = ""
-    with _bench(subject) as bench:
+    with scratch_folder(desks(), "checks") as folder, closing(_Bench(subject, folder)) as bench:
         for check in checks:
             if ended:
                 yield Result(check.name, "skipped", f"not asked: '{ended}' had to be ended")
@@ -149,19 +151,6 @@ def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
                 result = bench.result(check)
                 yield result
                 ended = check.name if bench.ended else ""
-
-
-@contextmanager
-def _bench(subject: Subject) -> Iterator[_Bench]:
-    """A place to ask checks, cleared when it is left."""
-    from harness.running.attacker import desks
-
-    with scratch_folder(desks(), "checks") as folder:
-        bench = _Bench(subject, folder)
-        try:
-            yield bench
-        finally:
-            bench.close()
 
 
 class _Bench:

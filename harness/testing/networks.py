@@ -23,12 +23,11 @@ from harness.testing.watch import (
     unmoved,
     untouched,
 )
+from harness.testing.workbench import KEY
 
 INPUT = (3, 32, 32)
 BATCH = 4
-"""Images at once."""
 CPU = torch.device("cpu")
-KEY = b"a key of the conformance kit"
 
 
 def _built(subject: Subject, shape: tuple[int, ...] = INPUT) -> nn.Sequential:
@@ -83,7 +82,7 @@ def builds_the_same(subject: Subject) -> str:
     return "one seed gives the same weights"
 
 
-def classifies(subject: Subject, case: str) -> str:
+def classifies_odd_images(subject: Subject, case: str) -> str:
     """Images of any size are classified, or refused in a sentence of the victim's own."""
     shape = CASES[case].shape
     try:
@@ -110,7 +109,7 @@ def builds_and_forgets(subject: Subject) -> str:
     return forgetful(lambda _: _built(subject))
 
 
-def classifies_anywhere(subject: Subject) -> str:
+def classifies_on_any_device(subject: Subject) -> str:
     """It works on the device of its weights and images."""
     images = torch.zeros(2, *INPUT, device=META)
     return disciplined(subject, lambda: on_meta(_built(subject))(images))
@@ -152,12 +151,12 @@ def embeds_the_same(subject: Subject) -> str:
     return "the same images have the same features"
 
 
-def embeds_alone(subject: Subject) -> str:
+def leaves_the_world_alone(subject: Subject) -> str:
     """No global state is moved."""
     return unmoved(lambda: _embedded(subject, _images()))
 
 
-def embeds_sizes(subject: Subject, case: str) -> str:
+def embeds_odd_images(subject: Subject, case: str) -> str:
     """Images of any size have features."""
     shape = CASES[case].shape
     features = _embedded(subject, _images(shape, flat=case == "constant"))
@@ -171,7 +170,7 @@ def embeds_and_forgets(subject: Subject) -> str:
     return forgetful(lambda _: space.embed(_images(), assets))
 
 
-def embeds_anywhere(subject: Subject) -> str:
+def embeds_on_any_device(subject: Subject) -> str:
     """It works on the device of its images."""
     images = torch.zeros(2, *INPUT, device=META)
     return disciplined(subject, lambda: subject.build().embed(images, subject.assets))

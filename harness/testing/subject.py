@@ -115,7 +115,7 @@ def raised_by_plugin(error: HarnessError) -> bool:
     return module.partition(".")[0] != "harness"
 
 
-def complete(subject: Subject) -> str:
+def is_complete(subject: Subject) -> str:
     """Texts that people read, options that explain themselves, and of an attack a control."""
     missing = list(_missing(subject.spec))
     if missing:
@@ -135,7 +135,7 @@ def _missing(spec: Spec) -> Iterator[str]:
         yield "a control: a cell that the attack is known to break"
 
 
-def light(subject: Subject) -> str:
+def declares_without_torch(subject: Subject) -> str:
     """`harness list` imports what declares: it must not wait for torch."""
     command = [sys.executable, "-c", LISTING, subject.origin.module]
     done = subprocess.run(

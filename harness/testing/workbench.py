@@ -30,6 +30,8 @@ from harness.testing.subject import Unanswered
 VICTIM = "mlp[epochs=2,width=32]"
 SMALL: Mapping[str, Any] = {"victim": VICTIM, "metrics": "snr_db", "threads": 1, "device": "cpu"}
 """What every cell of the kit has in common; a control's own options win over it."""
+KEY = b"a key of the conformance kit"
+"""Of every stream that a plugin is handed outside the pipeline."""
 ACTIONS = {"share": share, "prepare": prepare, "reconstruct": reconstruct}
 
 
