@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from harness.api.data import Samples
 from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ThreatModel
-from harness.api.specs import AttackSpec, Control, DefenseSpec, Spec, Stage
+from harness.api.specs import AttackSpec, Control, Spec, Stage
 from harness.asking.registry import KINDS, Registered, load_factory, registry
 from harness.asking.selector import Resolved, parse_one, resolve
+from harness.rng import KeyedStream, board_key, owner_key
+from harness.store import cache_root
 
 ANALYSED = 2000
 """Private images that an analysis looks at, where the user names no number."""
@@ -113,23 +114,31 @@ def _type(schema: dict[str, Any]) -> str:
 def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict[str, Any]]:
     """A defense's own theory on a dataset's private images, as tables.
 
-    Raises CellFailed where the dataset's or the defense's plugin fails at it.
+    The images are the first of those that `evaluate` draws with this seed, standardised. Raises
+    CellFailed where the dataset's or the defense's plugin fails at it.
     """
-    resolved = _encoding_defense(text)
-    from harness.rng import KeyedStream, owner_key
+    defense, chosen = _encoding_defense(text), parse_one(dataset)
+    source = resolve(registry().dataset(chosen.name), chosen, "standard")
+    from harness.assets import folder
     from harness.running.context import plugin_boundary  # torch, once the question makes sense
+    from harness.running.load import SplitSizes, load
 
-    private = _private_images(dataset, count, seed)
+    assets = folder(source.spec.assets, cache_root())
+    with plugin_boundary(source.name):
+        collection = _built("datasets", source).load(assets)
+    sizes = SplitSizes(private=min(count or ANALYSED, len(collection.train)), public=0, test=0)
+    splits = load(collection, None, sizes, KeyedStream(board_key(seed)).stream(stage="load"))
+    private = splits.private.standardised(splits.scale)
     stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")
-    with plugin_boundary(resolved.name):
-        return [asdict(table) for table in _built("defenses", resolved).analyse(private, stream)]
+    with plugin_boundary(defense.name):
+        return [asdict(table) for table in _built("defenses", defense).analyse(private, stream)]
 
 
 def _encoding_defense(text: str) -> Resolved:
     selection = parse_one(text)
     if selection.name not in registry().entries["defenses"]:
         raise UsageError(f"Only a defense can be analysed on a dataset; '{text}' is none.")
-    spec: DefenseSpec = registry().defense(selection.name)
+    spec = registry().defense(selection.name)
     if spec.stage is not Stage.ENCODING:
         raise UsageError(f"'{text}' works on {spec.stage}: it has no theory of images to print.")
     return resolve(spec, selection, "standard")
@@ -138,21 +147,3 @@ def _encoding_defense(text: str) -> Resolved:
 def _built(kind: str, resolved: Resolved) -> Any:
     known = registry()
     return load_factory(resolved.spec, known.origin(kind, resolved.name))(resolved.config)
-
-
-def _private_images(dataset: str, count: int | None, seed: int) -> Samples:
-    """Standardised private images, the first of those that `evaluate` draws with this seed."""
-    from harness.assets.lookup import folder
-    from harness.rng import KeyedStream, board_key
-    from harness.running.context import plugin_boundary
-    from harness.running.load import SplitSizes, load
-    from harness.store import cache_root
-
-    chosen = parse_one(dataset)
-    source = resolve(registry().dataset(chosen.name), chosen, "standard")
-    assets = folder(source.spec.assets, cache_root())
-    with plugin_boundary(source.name):
-        collection = _built("datasets", source).load(assets)
-    sizes = SplitSizes(private=min(count or ANALYSED, len(collection.train)), public=0, test=0)
-    splits = load(collection, None, sizes, KeyedStream(board_key(seed)).stream(stage="load"))
-    return splits.private.standardised(splits.scale)

@@ -8,15 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from harness.api import IntegrityError, Source
-from harness.assets.deb import data_archive
-from harness.assets.sources import Progress, SourceFailed
+from harness.assets.download import Progress, SourceFailed
 
 POLL = 0.2
 """Seconds between two looks at how much has arrived."""
@@ -29,6 +28,8 @@ _CODES = ("npm error code", "npm error errno", "npm error syscall", "npm error t
 _FULL = ("No space left on device", "ENOSPC")
 _STALE_LISTS = ("Unable to locate package", "no installation candidate", "Can't find", "404 ")
 _WRONG_HASH = ("DO NOT MATCH THE HASHES", "EINTEGRITY", "Hash Sum mismatch")
+DEB_MAGIC = b"!<arch>\n"
+DEB_HEADER = 60
 
 
 def _bytes_below(folder: Path) -> int:
@@ -156,6 +157,31 @@ def apt_download(source: Source, folder: Path, progress: Progress) -> Path:
         stale = any(sign in output for sign in _STALE_LISTS)
         _fail("apt-get", source, output, "apt-get update" if stale else "")
     return _only(folder, "*.deb", "apt-get")
+
+
+def _members(stream: BinaryIO) -> Iterator[tuple[str, int]]:
+    """Name and size of each member of an `ar` archive; the stream stands at its first byte."""
+    while header := stream.read(DEB_HEADER):
+        if len(header) < DEB_HEADER or header[58:] != b"`\n":
+            raise ValueError("a broken member header in the Debian package")
+        name, size = header[:16].decode().strip().rstrip("/"), int(header[48:58])
+        start = stream.tell()
+        yield name, size
+        # Members begin at even offsets.
+        stream.seek(start + size + size % 2)
+
+
+def data_archive(package: Path) -> Path:
+    """Write the `data.tar.*` of a .deb beside it and return its path; dpkg need not be here."""
+    with package.open("rb") as stream:
+        if stream.read(len(DEB_MAGIC)) != DEB_MAGIC:
+            raise ValueError(f"{package.name} is not a Debian package")
+        for name, size in _members(stream):
+            if name.startswith("data.tar"):
+                target = package.with_name(name)
+                target.write_bytes(stream.read(size))
+                return target
+    raise ValueError(f"{package.name} holds no data archive")
 
 
 CLIENTS: dict[str, Callable[[Source, Path, Progress], Path]] = {

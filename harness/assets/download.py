@@ -1,17 +1,22 @@
-"""One file by HTTP, resumed from its `.part` where the server can say it is the same file."""
+"""One file by HTTP, resumed from its `.part` where the server can say it is the same file.
+
+How it says how far it is, and that a source failed, is common to all ways of getting bytes.
+"""
 
 from __future__ import annotations
 
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from harness.assets.sources import Progress, SourceFailed
+Progress = Callable[[int, int], None]
+"""Called with the bytes so far and the bytes in all (0 where unknown)."""
 
 TIMEOUT = 10.0
 """Seconds to wait for a connection, and for each next piece."""
@@ -20,6 +25,14 @@ FRUITLESS = 2
 """Attempts in a row that may bring nothing before a source is given up."""
 
 CHUNK = 1 << 18
+
+
+class SourceFailed(Exception):
+    """One source did not deliver; the next one is tried. `remedy` is a command, if one helps."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 class _Interrupted(Exception):
@@ -67,11 +80,6 @@ def _open(address: str, headers: dict[str, str]) -> HTTPResponse:
     return response
 
 
-def _total(response: HTTPResponse, start: int) -> int:
-    length = response.headers.get("Content-Length")
-    return start + int(length) if length else 0
-
-
 def _start(response: HTTPResponse, part: _Part) -> int:
     """Where the response's bytes belong: behind what is here, or at the beginning."""
     here = part.size
@@ -85,7 +93,8 @@ def _start(response: HTTPResponse, part: _Part) -> int:
 def _receive(response: HTTPResponse, part: _Part, progress: Progress) -> None:
     """Append the response to the part; raises _Interrupted when it ends too early."""
     start = _start(response, part)
-    total, done = _total(response, start), start
+    length, done = response.headers.get("Content-Length"), start
+    total = start + int(length) if length else 0
     with part.path.open("ab") as sink:
         while chunk := _read(response):
             sink.write(chunk)

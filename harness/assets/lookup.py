@@ -1,30 +1,150 @@
-"""Finding assets that are already here, verified."""
+"""Assets that are here: where they lie, whether their bytes are right, and what to do if not."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.resources
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-from harness.api import Asset, AssetFolder
+from harness.api import Asset, AssetFile, AssetFolder, Source
 from harness.api.errors import AssetUnavailable, IntegrityError
-from harness.assets.digests import Mismatch, check
-from harness.assets.places import Place, packaged
+
+Stamp = dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class Place:
+    """All paths of one fetched asset below a cache root."""
+
+    root: Path
+    name: str
+
+    @property
+    def assets(self) -> Path:
+        """The folder of all fetched assets."""
+        return self.root.absolute() / "assets"
+
+    @property
+    def final(self) -> Path:
+        """The folder of verified files."""
+        return self.assets / self.name
+
+    @property
+    def work(self) -> Path:
+        """Where a fetch is under way; holds `.part` files between attempts."""
+        return self.assets / f".{self.name}.work"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that fetches."""
+        return self.assets / f".{self.name}.lock"
+
+    @property
+    def memory(self) -> Path:
+        """What was verified, and how the files looked then."""
+        return self.assets / f"{self.name}.verified.json"
+
+
+def packaged_folder(source: Source) -> Path | None:
+    """The folder of a `package` source, or None if the package or the folder is not there."""
+    package, _, inner = source.where.partition(":")
+    try:
+        found = Path(str(importlib.resources.files(package))) / inner
+    except ModuleNotFoundError:
+        return None
+    return found if found.is_dir() else None
+
+
+def packaged(asset: Asset) -> Path | None:
+    """The first installed folder among an asset's `package` sources."""
+    folders = (packaged_folder(s) for s in asset.sources if s.kind == "package")
+    return next((found for found in folders if found), None)
+
+
+def digest_of(path: Path, algorithm: str) -> str:
+    """`algorithm:hex` of a file's bytes; `algorithm` is `md5` or `sha256`."""
+    with path.open("rb") as stream:
+        # MD5 only compares with sums published years ago, on files from named sources.
+        state = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False))
+    return f"{algorithm}:{state.hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One file that is not what its digest says; `found` is empty where there is none."""
+
+    file: AssetFile
+    found: str
+
+    def __str__(self) -> str:
+        if not self.found:
+            return f"{self.file.name} is missing"
+        return f"{self.file.name}: expected {self.file.digest}, found {self.found}"
+
+
+def mismatch(file: AssetFile, folder: Path) -> Mismatch | None:
+    """Hash one file; what is wrong with it, or None."""
+    path = folder / file.name
+    if not path.is_file():
+        return Mismatch(file, "")
+    found = digest_of(path, file.digest.partition(":")[0])
+    return None if found == file.digest else Mismatch(file, found)
+
+
+def _stamp(file: AssetFile, folder: Path) -> Stamp:
+    path = folder / file.name
+    state = path.stat()
+    return {
+        "path": str(path),
+        "digest": file.digest,
+        "bytes": state.st_size,
+        "mtime_ns": state.st_mtime_ns,
+    }
+
+
+def _remembered(memory: Path) -> dict[str, Stamp]:
+    try:
+        known = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _remember(stamps: dict[str, Stamp], memory: Path) -> None:
+    fresh = memory.with_name(f"{memory.name}.new")
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(json.dumps(stamps, indent=1, sort_keys=True))
+        fresh.replace(memory)
+    except OSError:
+        # A cache that cannot be written costs a hash per run, not a run.
+        return
+
+
+def check(asset: Asset, folder: Path, memory: Path) -> Mismatch | None:
+    """Verify an asset's files, hashing only those that changed since they last were right."""
+    known = _remembered(memory)
+    stamps: dict[str, Stamp] = {}
+    for file in asset.files:
+        if not (folder / file.name).is_file():
+            return Mismatch(file, "")
+        stamp = _stamp(file, folder)
+        if known.get(file.name) != stamp and (bad := mismatch(file, folder)):
+            return bad
+        stamps[file.name] = stamp
+    if stamps != known:
+        _remember(stamps, memory)
+    return None
 
 
 def _reinstall(asset: Asset) -> str:
     package = next(s.where for s in asset.sources if s.kind == "package").partition(".")[0]
     names = packages_distributions().get(package.partition(":")[0], [package])
     return f"pip install --force-reinstall --no-deps {names[0]}"
-
-
-def _remedy(asset: Asset, within_package: bool) -> str:
-    return _reinstall(asset) if within_package else f"harness assets fetch {asset.name} --force"
-
-
-def broken(asset: Asset, bad: Mismatch, remedy: str) -> IntegrityError:
-    """The error for a file that is not what its digest says."""
-    return IntegrityError(f"asset '{asset.name}' is damaged: {bad}. Mend it with: {remedy}")
 
 
 def absent(asset: Asset) -> AssetUnavailable:
@@ -53,7 +173,8 @@ def locate(asset: Asset, root: Path) -> Path:
         raise absent(asset)
     bad = check(asset, found, place.memory)
     if bad:
-        raise broken(asset, bad, _remedy(asset, inside is not None))
+        remedy = _reinstall(asset) if inside else f"harness assets fetch {asset.name} --force"
+        raise IntegrityError(f"asset '{asset.name}' is damaged: {bad}. Mend it with: {remedy}")
     return found
 
 

@@ -19,12 +19,10 @@ from filelock import FileLock
 
 from harness.api import Asset, Source
 from harness.api.errors import AssetUnavailable, IntegrityError
+from harness.api.plugins import silent
 from harness.assets.clients import CLIENTS, OPENERS
-from harness.assets.digests import digest_of, first_mismatch
-from harness.assets.download import download
-from harness.assets.lookup import absent, locate
-from harness.assets.places import Place, packaged
-from harness.assets.sources import Progress, SourceFailed
+from harness.assets.download import Progress, SourceFailed, download
+from harness.assets.lookup import Place, absent, digest_of, locate, mismatch, packaged
 from harness.store.paths import disk_errors
 
 # What reading a broken or unexpected archive raises.
@@ -33,6 +31,7 @@ _UNREADABLE = (
     ValueError,
     EOFError,
     RuntimeError,
+    OSError,
     tarfile.TarError,
     zlib.error,
     lzma.LZMAError,
@@ -136,25 +135,20 @@ def _unpack(asset: Asset, source: Source, arrived: Path, folder: Path) -> None:
         else:
             unpack(arrived, folder)
     except _UNREADABLE as error:
-        raise _unreadable(asset, source, error) from error
-    except OSError as error:
-        # Readers of archives and images raise these without a number from the system.
-        if error.errno is not None:
+        # Readers of archives and images raise OSError too, without a number from the system.
+        if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise _unreadable(asset, source, error) from error
-
-
-def _unreadable(asset: Asset, source: Source, error: Exception) -> IntegrityError:
-    return IntegrityError(
-        f"asset '{asset.name}': what came from {_name(source)} cannot be read "
-        f"({type(error).__name__}: {error}). Nothing was kept."
-    )
+        raise IntegrityError(
+            f"asset '{asset.name}': what came from {_name(source)} cannot be read "
+            f"({type(error).__name__}: {error}). Nothing was kept."
+        ) from error
 
 
 def _verify(asset: Asset, source: Source, folder: Path) -> None:
-    bad = first_mismatch(asset, folder)
-    if bad:
-        raise IntegrityError(f"asset '{asset.name}' from {_name(source)}: {bad}. Nothing was kept.")
+    for file in asset.files:
+        if bad := mismatch(file, folder):
+            reason = f"asset '{asset.name}' from {_name(source)}: {bad}."
+            raise IntegrityError(f"{reason} Nothing was kept.")
 
 
 def _take(asset: Asset, source: Source, place: Place, progress: Progress) -> None:
@@ -247,12 +241,8 @@ def _here(asset: Asset, root: Path) -> Path | None:
         return None
 
 
-def _quiet(_done: int, _total: int) -> None:
-    return
-
-
 def fetch(
-    asset: Asset, root: Path, progress: Progress = _quiet, force: bool = False
+    asset: Asset, root: Path, progress: Progress = silent, force: bool = False
 ) -> FetchReport:
     """Put an asset's verified files below the cache root; `force` replaces what is there.
 

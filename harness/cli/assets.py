@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -69,11 +70,7 @@ def list_(as_json: bool) -> None:
     rows = [_row(asset) for _, asset in sorted(_known().items())]
     if as_json:
         click.echo(json.dumps(rows))
-    else:
-        _print_table(rows)
-
-
-def _print_table(rows: list[dict[str, str | float | None]]) -> None:
+        return
     for row in rows:
         size = f"{row['megabytes']:.0f} MB" if row["megabytes"] else ""
         click.echo(f"{row['name']:<16}{row['state']:<13}{size:>7}  {row['summary']}")
@@ -140,9 +137,6 @@ def _as_json(report: FetchReport) -> dict[str, object]:
         "name": report.asset,
         "folder": str(report.folder),
         "source": report.source,
-        "skipped": [
-            {"source": skip.source, "reason": skip.reason, "remedy": skip.remedy}
-            for skip in report.skipped
-        ],
+        "skipped": [asdict(skipped) for skipped in report.skipped],
         "seconds": round(report.seconds, 3),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from harness.cli.options import epilog, json_option
@@ -19,8 +21,6 @@ def command() -> None:
 @json_option
 def info(as_json: bool) -> None:
     """Say where the cache is and what it holds."""
-    import json
-
     from harness.store.upkeep import summary
 
     facts = summary()
@@ -43,8 +43,6 @@ def info(as_json: bool) -> None:
 @json_option
 def prune(days: float, everything: bool, as_json: bool) -> None:
     """Drop artifacts and features unused for so many days. Records, pictures and assets stay."""
-    import json
-
     from harness.store.upkeep import prune as run
 
     count, size = run(0.0 if everything else days)
@@ -59,8 +57,6 @@ def prune(days: float, everything: bool, as_json: bool) -> None:
 @json_option
 def verify(remove: bool, as_json: bool) -> int:
     """Check every artifact and record against its hash. Exits 3 if one is corrupt."""
-    import json
-
     from harness.api.errors import EXIT_INTEGRITY
     from harness.store.upkeep import verify as run
 

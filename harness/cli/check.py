@@ -10,7 +10,7 @@ import click
 from harness.cli.options import epilog, json_option
 
 if TYPE_CHECKING:
-    from harness.testing.result import Report, Result
+    from harness.testing.examination import Report, Result
 
 MARKS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 COLOURS = {"ok": "green", "failed": "red", "skipped": "yellow"}

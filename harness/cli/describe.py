@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -35,8 +36,6 @@ def command(
     if dataset:
         facts["analysis"] = analysis(plugin, dataset, private_size, seed)
     if as_json:
-        import json
-
         click.echo(json.dumps(facts))
         return
     _print(facts)

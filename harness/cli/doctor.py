@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -31,8 +32,6 @@ def command(verbose: bool, as_json: bool) -> int:
     """
     findings = [found for check in CHECKS for found in check()]
     if as_json:
-        import json
-
         click.echo(json.dumps([asdict(finding) for finding in findings]))
     else:
         for finding in findings:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.options import epilog, json_option
-
-if TYPE_CHECKING:
-    from harness.asking.registry import Registry
 
 KINDS = ("defenses", "attacks", "datasets", "metrics", "victims", "spaces", "threat_models")
 
@@ -24,11 +21,14 @@ KINDS = ("defenses", "attacks", "datasets", "metrics", "victims", "spaces", "thr
 def command(kind: str | None, as_json: bool) -> None:
     """List what is installed, of one kind or of all."""
     with _nothing_collected():
-        known = _registry()
+        from harness.asking.registry import registry
+
+        known = registry()
     kinds = [kind] if kind else list(KINDS)
     rows = {k: [(spec.name, spec.summary) for spec in known.specs(k)] for k in kinds}
     if as_json:
-        _print_json(rows)
+        named = {k: [{"name": n, "summary": s} for n, s in rows[k]] for k in kinds}
+        click.echo(json.dumps(named))
         return
     for name, entries in rows.items():
         click.echo(f"{name}:")
@@ -38,12 +38,6 @@ def command(kind: str | None, as_json: bool) -> None:
     if known.problems:
         count = len(known.problems)
         click.echo(f"{count} plugin problem{'s' * (count > 1)}: see `harness doctor`.", err=True)
-
-
-def _registry() -> Registry:
-    from harness.asking.registry import registry
-
-    return registry()
 
 
 @contextmanager
@@ -60,13 +54,3 @@ def _nothing_collected() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
-
-
-def _print_json(rows: dict[str, list[tuple[str, str]]]) -> None:
-    import json
-
-    named = {
-        kind: [{"name": name, "summary": summary} for name, summary in entries]
-        for kind, entries in rows.items()
-    }
-    click.echo(json.dumps(named))

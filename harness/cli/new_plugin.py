@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -38,8 +39,7 @@ def command(kind: str, name: str, stage: str | None, into: Path, as_json: bool) 
     of `defense.py` or `attack.py`. A small board of its own lies beside it.
     """
     from harness.api.errors import UsageError
-    from harness.authoring.naming import name_plugin
-    from harness.authoring.package import write_package
+    from harness.authoring import name_plugin, write_package
 
     if kind == "attack" and stage:
         raise UsageError("--stage says where a defense works; an attack reads what leaves.")
@@ -48,16 +48,10 @@ def command(kind: str, name: str, stage: str | None, into: Path, as_json: bool) 
     written = write_package(naming, into, chosen)
     folder = into / naming.distribution
     if as_json:
-        _print_json(folder, written)
+        click.echo(json.dumps({"folder": str(folder), "files": [str(path) for path in written]}))
         return
     for path in written:
         click.echo(f"  {path}")
     click.echo(f"Your idea goes into {folder / 'src' / naming.package / kind}.py. Then:")
     for line in (f"cd {folder}", "pip install -e . pytest", f"harness check {name}", "pytest"):
         click.echo(f"  {line}")
-
-
-def _print_json(folder: Path, written: list[Path]) -> None:
-    import json
-
-    click.echo(json.dumps({"folder": str(folder), "files": [str(path) for path in written]}))

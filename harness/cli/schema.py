@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from harness.cli.options import epilog
@@ -11,14 +13,11 @@ from harness.cli.options import epilog
 @click.argument("what", type=click.Choice(["request", "record"]), default="record")
 def command(what: str) -> None:
     """Print the JSON schema of requests (and so of TOML files) or of records."""
-    import json
-
     from pydantic import BaseModel
 
     from harness.asking.request import Request
     from harness.store.record import RunRecord
 
     models: dict[str, type[BaseModel]] = {"request": Request, "record": RunRecord}
-    model = models[what]
-    text = json.dumps(model.model_json_schema(), indent=2, sort_keys=True)
+    text = json.dumps(models[what].model_json_schema(), indent=2, sort_keys=True)
     click.echo(text.replace('"schema_"', '"schema"'))

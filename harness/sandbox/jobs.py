@@ -1,4 +1,4 @@
-"""What an attack's process does: make what attacks share, prepare, and reconstruct."""
+"""What an attack's process does: share, prepare, reconstruct, or call what a job names."""
 
 from __future__ import annotations
 
@@ -36,11 +36,21 @@ def share(job: Mapping[str, Any], progress: Progress) -> None:
     folder, out = Path(job["view"]), Path(job["out"])
     frame = read_frame(folder)
     view = open_view(folder, frame)
-    module, _, name = job["factory"].partition(":")
-    function = getattr(import_module(module), name)
+    function = _named(job["factory"])
     torch.manual_seed(view.rng.stream(what="torch").seed())
     made = function(view, frame.budget, progress, **job["arguments"])
     save_file(_plain(made), out / PREPARED)
+
+
+def call(job: Mapping[str, Any], _progress: Progress) -> None:
+    """Call the function that the job names with the job itself; it is watched as an attack is."""
+    _named(job["function"])(job)
+
+
+def _named(text: str) -> Any:
+    """What `module:name` says, imported."""
+    module, _, name = text.partition(":")
+    return getattr(import_module(module), name)
 
 
 def prepare(job: Mapping[str, Any], progress: Progress) -> None:

@@ -7,8 +7,6 @@ def test_it_keeps_the_contract(check):
 ```
 """
 
-from harness.testing.examination import conforms, examine
-from harness.testing.pytests import checks_for
-from harness.testing.result import Report, Result
+from harness.testing.examination import Report, Result, checks_for, conforms, examine
 
 __all__ = ["Report", "Result", "checks_for", "conforms", "examine"]

@@ -3,27 +3,91 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
+from unittest import SkipTest
 
-from harness.api.errors import CellFailed, CellTimedOut, UsageError, nearest
+from harness.api.errors import (
+    AssetUnavailable,
+    CellFailed,
+    CellTimedOut,
+    HarnessError,
+    NotApplicable,
+    UsageError,
+    nearest,
+)
 from harness.api.plugins import silent
 from harness.api.view import Budget
 from harness.running.observer import Observer
 from harness.sandbox.process import AttackProcess
 from harness.store import cache_root
-from harness.store.paths import scratch_folder
-from harness.testing.catalogue import Check, checks_of
-from harness.testing.result import Report, Result
-from harness.testing.subject import SECONDS, Subject, find
+from harness.store.paths import ENVIRONMENT, scratch_folder
+from harness.testing.catalogue import CHECKS, Check
+from harness.testing.subject import (
+    SECONDS,
+    Subject,
+    Unanswered,
+    Violation,
+    find,
+    raised_by_plugin,
+)
 
 MEGABYTES = 8192
 GRACE = 15.0
 """Seconds that a check may take for itself, beside the plugin's."""
 STOPPED = "look at budget.seconds, and let no loop wait for what may never come"
 DIED = "let it raise an error that says what is wrong"
+
+Verdict = Literal["ok", "failed", "skipped"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One check: what was found, and where it failed what to fix."""
+
+    check: str
+    verdict: Verdict
+    message: str
+    fix: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """One line, and the remedy on a second."""
+        line = f"{self.check}: {self.message}"
+        return f"{line}\n  fix: {self.fix}" if self.fix else line
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks of one plugin, as it is installed and was configured."""
+
+    kind: str
+    plugin: str
+    version: str
+    distribution: str
+    results: tuple[Result, ...]
+
+    @property
+    def failed(self) -> tuple[Result, ...]:
+        """What must be fixed."""
+        return tuple(result for result in self.results if result.verdict == "failed")
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing must be fixed."""
+        return not self.failed
+
+    def values(self) -> dict[str, Any]:
+        """As JSON values."""
+        results = [asdict(result) for result in self.results]
+        return {**asdict(self), "results": results, "passed": self.passed}
 
 
 def examine(
@@ -63,7 +127,7 @@ def examine(
 
 
 def _chosen(subject: Subject, only: Collection[str], skip: Collection[str]) -> list[Check]:
-    checks = {check.name: check for check in checks_of(subject.group)}
+    checks = {check.name: check for check in CHECKS[subject.group]}
     for name in (*only, *skip):
         if name not in checks:
             raise UsageError(
@@ -74,10 +138,10 @@ def _chosen(subject: Subject, only: Collection[str], skip: Collection[str]) -> l
 
 def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
     """One after another; when one was ended, the rest of what runs the plugin is left out."""
-    from harness.testing.trial import ask
+    from harness.running.attacker import desks
 
     ended = ""
-    with _bench(subject) as bench:
+    with scratch_folder(desks(), "checks") as folder, closing(_Bench(subject, folder)) as bench:
         for check in checks:
             if ended:
                 yield Result(check.name, "skipped", f"not asked: '{ended}' had to be ended")
@@ -87,19 +151,6 @@ def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
                 result = bench.result(check)
                 yield result
                 ended = check.name if bench.ended else ""
-
-
-@contextmanager
-def _bench(subject: Subject) -> Iterator[_Bench]:
-    """A place to ask checks, cleared when it is left."""
-    from harness.running.attacker import desks
-
-    with scratch_folder(desks(), "checks") as folder:
-        bench = _Bench(subject, folder)
-        try:
-            yield bench
-        finally:
-            bench.close()
 
 
 class _Bench:
@@ -136,7 +187,8 @@ class _Bench:
             self._process = AttackProcess(self._folder / "log", threads=1)
         subject = self.subject
         job = {
-            "action": "check",
+            "action": "call",
+            "function": f"{__name__}:{trial.__name__}",
             "kind": subject.kind,
             "plugin": subject.text,
             "seconds": subject.seconds,
@@ -153,7 +205,82 @@ def _first_line(error: Exception) -> str:
     return first.replace("the attack's", "its").replace("the attack", "it")
 
 
+def trial(job: Mapping[str, Any]) -> None:
+    """Ask the check that a job names, in a process of its own: the result goes to `out`.
+
+    The job says `kind`, `plugin`, `seconds`, `check`, and `cache`, where assets are. Nothing that
+    a plugin raises leaves here.
+    """
+    os.environ[ENVIRONMENT] = job["cache"]
+    subject = find(job["plugin"], job["kind"], job["seconds"])
+    (check,) = _chosen(subject, [job["check"]], ())
+    Path(job["out"]).write_text(json.dumps(asdict(ask(check, subject))), encoding="utf-8")
+
+
+def ask(check: Check, subject: Subject) -> Result:
+    """Ask one check of a plugin."""
+    started = time.perf_counter()
+    verdict, message, fix = _answer(check, subject)
+    return Result(check.name, verdict, message, fix, round(time.perf_counter() - started, 2))
+
+
+def _answer(check: Check, subject: Subject) -> tuple[Verdict, str, str]:
+    from harness.running.context import plugin_boundary
+
+    try:
+        with plugin_boundary(subject.name):
+            return "ok", check(subject), ""
+    except (Unanswered, AssetUnavailable, NotApplicable) as error:
+        return "skipped", str(error), ""
+    except Violation as error:
+        return "failed", str(error), error.fix or check.fix
+    except HarnessError as error:
+        if isinstance(error, UsageError) and raised_by_plugin(error):
+            return "skipped", str(error), ""
+        return "failed", str(error), check.fix
+
+
 def conforms(text: str, kind: str | None = None, *, seconds: float = SECONDS) -> None:
     """Check a plugin; AssertionError lists what must be fixed."""
     failed = examine(text, kind, seconds=seconds).failed
     assert not failed, "\n".join(map(str, failed))
+
+
+class _Examination:
+    """A plugin's checks, all asked when the first is looked at."""
+
+    def __init__(self, text: str, kind: str | None, seconds: float) -> None:
+        self.text, self.kind, self.seconds = text, kind, seconds
+
+    @cached_property
+    def report(self) -> Report:
+        return examine(self.text, self.kind, seconds=self.seconds)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One check of a plugin, to be held in a test."""
+
+    name: str
+    examination: _Examination
+
+    def __str__(self) -> str:
+        """As a test's id."""
+        return self.name
+
+    def hold(self) -> None:
+        """AssertionError with what to fix; SkipTest where it cannot be asked."""
+        report = self.examination.report
+        (result,) = (result for result in report.results if result.check == self.name)
+        if result.verdict == "skipped":
+            raise SkipTest(result.message)
+        assert result.verdict == "ok", str(result)
+
+
+def checks_for(text: str, kind: str | None = None, *, seconds: float = SECONDS) -> list[Promise]:
+    """Every check of the plugin that `text` selects, to be parametrised over.
+
+    UsageError where there is no such plugin. Nothing runs before the first is held.
+    """
+    examination = _Examination(text, kind, seconds)
+    return [Promise(each.name, examination) for each in CHECKS[find(text, kind).group]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ from harness.sandbox.jobs import prepare, reconstruct, share
 from harness.sandbox.process import AttackProcess, Spent, Workers
 from harness.store import Store, cache_root
 from harness.store.paths import scratch_folder
-from harness.testing.kit import CASES, NAME, known
-from harness.testing.result import Unanswered
+from harness.testing.datasets import CASES, NAME, known
+from harness.testing.subject import Unanswered
 
 VICTIM = "mlp[epochs=2,width=32]"
 SMALL: Mapping[str, Any] = {"victim": VICTIM, "metrics": "snr_db", "threads": 1, "device": "cpu"}
 """What every cell of the kit has in common; a control's own options win over it."""
+KEY = b"a key of the conformance kit"
+"""Of every stream that a plugin is handed outside the pipeline."""
 ACTIONS = {"share": share, "prepare": prepare, "reconstruct": reconstruct}
 
 
@@ -38,11 +40,19 @@ def asked(case: str = "grey", **options: Any) -> dict[str, Any]:
     return {**SMALL, **options, **CASES[case].sizes, "dataset": f"{NAME}[case={case}]"}
 
 
+Serve = Callable[[Mapping[str, Any], Progress], None]
+
+
+def serve(job: Mapping[str, Any], progress: Progress) -> None:
+    """What an attack's process does."""
+    ACTIONS[job["action"]](job, progress)
+
+
 class Hand(AttackProcess):
     """An attack's process that is this one: it holds the kit's images and nothing else."""
 
-    def __init__(self, spent: list[float]) -> None:
-        self._times = spent
+    def __init__(self, serve: Serve, times: list[float]) -> None:
+        self._serve, self._times = serve, times
 
     def close(self) -> None:
         """Nothing was started."""
@@ -52,37 +62,33 @@ class Hand(AttackProcess):
     ) -> Spent:
         """Do one job; whatever the attack raises comes through."""
         started = time.perf_counter()
-        self.do(job, progress)
+        self._serve(job, progress)
         self._times.append(time.perf_counter() - started)
         return Spent(self._times[-1], 0.0)
-
-    def do(self, job: Mapping[str, Any], progress: Progress) -> None:
-        """What an attack's process does."""
-        ACTIONS[job["action"]](job, progress)
 
 
 class Hands(Workers):
     """Attacks at work in this process."""
 
-    def __init__(self, hand: type[Hand] = Hand) -> None:
+    def __init__(self, serve: Serve) -> None:
         self.expected = 0
         self.times: list[float] = []
-        self._hand = hand
+        self._serve = serve
 
     def warm(self) -> None:
         """Nothing has to be started."""
 
     def take(self) -> Hand:
         """The hand that is always free."""
-        return self._hand(self.times)
+        return Hand(self._serve, self.times)
 
 
 class Workbench:
     """One cell, ready to be made step by step."""
 
-    def __init__(self, context: Context, hand: type[Hand]) -> None:
+    def __init__(self, context: Context, serve: Serve) -> None:
         self.context = context
-        self.hands = Hands(hand)
+        self.hands = Hands(serve)
         self.owner = Owner(context)
         self.attacker = Attacker(context, self.owner, self.hands)
         self.court = Court(context, self.owner, self.attacker)
@@ -110,14 +116,14 @@ class Workbench:
 
 @contextmanager
 def workbench(
-    options: Mapping[str, Any], *, secret: bytes | None = None, hand: type[Hand] = Hand
+    options: Mapping[str, Any], *, secret: bytes | None = None, serve: Serve = serve
 ) -> Iterator[Workbench]:
     """A cell of these options in a store of its own, under this owner's key."""
     with scratch_folder(desks(), "check") as root:
         _lend_assets(root)
         cell = equip(plan(make_request(**options), known()), root)
         keys = Keys(cell, "of the kit")
-        yield Workbench(Context(cell, keys, Store(root), known(), Observer(), secret), hand)
+        yield Workbench(Context(cell, keys, Store(root), known(), Observer(), secret), serve)
 
 
 def _lend_assets(root: Path) -> None:

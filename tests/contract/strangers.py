@@ -21,13 +21,13 @@ SMALL = (
 ASKING = """
 import json, sys
 from dataclasses import asdict
-from harness.testing.catalogue import checks_of
+from harness.testing.catalogue import CHECKS
+from harness.testing.examination import ask
 from harness.testing.subject import find
-from harness.testing.trial import ask
 
 def result(plugin, name):
     subject = find(plugin)
-    (check,) = (check for check in checks_of(subject.group) if check.name == name)
+    (check,) = (check for check in CHECKS[subject.group] if check.name == name)
     return asdict(ask(check, subject))
 
 print(json.dumps([result(*asked) for asked in json.loads(sys.argv[1])]))

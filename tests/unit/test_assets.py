@@ -30,9 +30,8 @@ from harness.api import (
 )
 from harness.api.errors import StoreError
 from harness.assets import fetch, folder, locate
-from harness.assets.clients import apt_download
-from harness.assets.deb import data_archive
-from harness.assets.sources import SourceFailed
+from harness.assets.clients import apt_download, data_archive
+from harness.assets.download import SourceFailed
 
 pytestmark = pytest.mark.core
 

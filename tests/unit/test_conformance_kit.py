@@ -10,12 +10,10 @@ import torch
 
 from harness.api import AssetFolder, HarnessError, NotApplicable, UsageError
 from harness.asking.registry import registry
-from harness.testing import checks_for
+from harness.testing import Report, Result, checks_for
 from harness.testing.catalogue import CHECKS
-from harness.testing.kit import CASES, Kit, KitConfig
-from harness.testing.refusal import refusal
-from harness.testing.result import Report, Result, Violation
-from harness.testing.subject import find
+from harness.testing.datasets import CASES, Kit, KitConfig
+from harness.testing.subject import Violation, find, refusal
 from harness.testing.watch import different, forgetful, unmoved, untouched
 
 EVERY = {(group, check.name): check for group, checks in CHECKS.items() for check in checks}
@@ -53,12 +51,10 @@ def test_a_cache_may_fill_and_a_hoard_may_not_grow():
 
 
 def test_moved_generators_are_named_and_those_of_the_engine_are_not():
-    with unmoved():
-        torch.rand(2, generator=torch.Generator())
-    with unmoved("torch's random numbers"):
-        torch.rand(2)
-    with pytest.raises(Violation, match="numpy's random numbers"), unmoved():
-        np.random.rand()
+    unmoved(lambda: torch.rand(2, generator=torch.Generator()))
+    unmoved(lambda: torch.rand(2), "torch's random numbers")
+    with pytest.raises(Violation, match="numpy's random numbers"):
+        unmoved(np.random.rand)
 
 
 def test_inputs_that_change_are_named():

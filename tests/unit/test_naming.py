@@ -3,7 +3,7 @@
 import pytest
 
 from harness.api import UsageError
-from harness.authoring.naming import name_plugin
+from harness.authoring import name_plugin
 
 pytestmark = pytest.mark.core
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from harness.api import (
@@ -15,22 +19,31 @@ from harness.api import (
     Channel,
     Config,
     HarnessError,
+    Progress,
     ReleaseKind,
 )
 from harness.api.errors import ChannelNotGranted
 from harness.api.knowledge import CARRIED, release_kind
 from harness.asking.plan import AttackPlan
+from harness.control import ControlResult, run_controls
+from harness.description import place
 from harness.running.court import privacy_of
+from harness.sandbox.folder import open_view, read_frame
+from harness.sandbox.jobs import PREPARED
 from harness.store import Artifact
-from harness.testing.kit import CASES, known
-from harness.testing.refusal import refusal
-from harness.testing.result import Unanswered, Violation
-from harness.testing.subject import find
-from harness.testing.watch import ENGINE, TORCH, different, forgetful, unmoved
-from harness.testing.workbench import Hand, Workbench, asked, workbench
-
-if TYPE_CHECKING:
-    from harness.testing.subject import Subject
+from harness.testing.datasets import CASES, known
+from harness.testing.subject import Subject, Unanswered, Violation, find, refusal
+from harness.testing.watch import (
+    ENGINE,
+    META,
+    TORCH,
+    different,
+    disciplined,
+    forgetful,
+    on_meta,
+    unmoved,
+)
+from harness.testing.workbench import Serve, Workbench, asked, serve, workbench
 
 TAKEN_OVER = {
     *("victim", "release", "rounds", "threat_model", "targets_from"),
@@ -141,33 +154,28 @@ def keeps_its_budget(subject: Subject) -> str:
 
 
 def needs_no_more(subject: Subject) -> str:
-    """Each alternative of its needs is enough, without anything optional."""
-    cells = []
+    """Each alternative of its needs is enough, without anything optional.
+
+    It is asked in the cell of the first control where that is of its kind, else in the plain one.
+    """
+    scores = []
     for needs in subject.spec.needs:
         kind = release_kind(needs)
-        with workbench(_bare_cell(subject, kind)) as bench:
-            cells.append(f"{kind} alone: {_alone(subject, bench, needs)}")
-    return "; ".join(cells)
+        other = kind if kind is not release_kind(subject.spec.needs[0]) else None
+        with workbench(cell_of(subject, kind=other)) as bench:
+            scores.append(f"{kind} alone: {_alone(subject, bench, needs)}")
+    return "; ".join(scores)
 
 
 def _alone(subject: Subject, bench: Workbench, needs: frozenset[Channel]) -> str:
-    """What it scores when it is given what it needs."""
-    chosen = replace(bench.plan, channels=needs | _demanded(subject))
+    """What it scores when it is given what it needs, and what its config demands."""
+    config = subject.plugin.config
+    demanded = config.demands() if isinstance(config, Config) else frozenset()
+    chosen = replace(bench.plan, channels=needs | demanded)
     try:
         return _answer(bench, chosen).score
     except (CellFailed, Violation) as error:
         raise Violation(f"with {', '.join(sorted(chosen.channels))} alone: {error}") from error
-
-
-def _bare_cell(subject: Subject, kind: ReleaseKind) -> Any:
-    """The cell of the control where it is of this kind, else the plain one."""
-    first = release_kind(subject.spec.needs[0])
-    return cell_of(subject) if kind is first else cell_of(subject, kind=kind)
-
-
-def _demanded(subject: Subject) -> frozenset[Channel]:
-    config = subject.plugin.config
-    return config.demands() if isinstance(config, Config) else frozenset()
 
 
 def deterministic(subject: Subject) -> str:
@@ -183,9 +191,8 @@ def deterministic(subject: Subject) -> str:
 
 def leaves_the_world_alone(subject: Subject) -> str:
     """Global state stays as it was, but for torch's generator, which is seeded for the attack."""
-    with workbench(cell_of(subject)) as bench, unmoved(TORCH):
-        bench.answer(bench.plan)
-    return "no global state was moved"
+    with workbench(cell_of(subject)) as bench:
+        return unmoved(lambda: bench.answer(bench.plan), TORCH)
 
 
 def copes_with(subject: Subject, case: str) -> str:
@@ -199,15 +206,58 @@ def copes_with(subject: Subject, case: str) -> str:
 
 def forgets(subject: Subject) -> str:
     """Attacks leave nothing behind in their process."""
-    return forgetful(lambda _: _run(subject), ENGINE)
+    return forgetful(lambda _: _run(subject, serve), ENGINE)
 
 
-def _run(subject: Subject) -> None:
-    with workbench(cell_of(subject)) as bench:
+def _run(subject: Subject, by: Serve) -> None:
+    with workbench(cell_of(subject), serve=by) as bench:
         bench.answer(bench.plan)
 
 
-def run_with(subject: Subject, hand: type[Hand]) -> None:
-    """Let the attack at the release by another hand."""
-    with workbench(cell_of(subject), hand=hand) as bench:
-        bench.answer(bench.plan)
+class Followed(Exception):
+    """An attack has come to its end on a device without values: there is nothing to judge."""
+
+
+def works_on_any_device(subject: Subject) -> str:
+    """It works on the device of its view. Learning is done as ever."""
+
+    def elsewhere(job: Mapping[str, Any], progress: Progress) -> None:
+        if job["action"] != "reconstruct":
+            return serve(job, progress)
+        folder = Path(job["view"])
+        frame = read_frame(folder)
+        prepared = on_meta(load_file(Path(job["out"]) / PREPARED))
+        view = open_view(folder, frame)
+        away = replace(
+            view, channels=on_meta(view.channels), shared=on_meta(view.shared), device=META
+        )
+        subject.build().reconstruct(away, prepared, frame.budget, progress)
+        raise Followed
+
+    def follow() -> None:
+        with suppress(Followed):
+            _run(subject, elsewhere)
+
+    return disciplined(subject, follow)
+
+
+def passes_its_controls(subject: Subject) -> str:
+    """Every control, in its own cell on its own data; what is stored is not run again."""
+    if not subject.spec.controls:
+        raise Unanswered("none is declared")
+    report = run_controls(subject.text, threads=1)
+    short = [result for result in report.results if not result.passed]
+    lacking = [result for result in short if result.status == "unavailable"]
+    if short and short == lacking:
+        raise Unanswered(f"{place(short[0].control)}: {short[0].error}")
+    if short:
+        raise Violation("; ".join(map(_in_words, short)))
+    return "; ".join(map(_in_words, report.results))
+
+
+def _in_words(result: ControlResult) -> str:
+    asked = result.control
+    where = f"{place(asked)}: {asked.metric}"
+    if result.reached is None:
+        return f"{where}: {result.error}"
+    return f"{where} {result.reached:.4g}, wanted {asked.at_least:g}"
