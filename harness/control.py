@@ -13,9 +13,10 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import AssetUnavailable, IntegrityError, UsageError, nearest
 from harness.api.specs import AttackSpec, Control
+from harness.asking import PresetName
 from harness.asking.plan import plan
 from harness.asking.registry import registry
-from harness.asking.request import PresetName, make_request
+from harness.asking.request import make_request
 from harness.asking.selector import Resolved, parse_one, resolve
 from harness.running.evaluation import equip, evaluate
 from harness.running.keys import plugin_identity, plugin_source

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from harness.api.errors import UsageError, nearest
+from harness.asking import Options
 from harness.asking.toml import read_toml
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
-
-PresetName = Literal["quick", "standard", "paper"]
-Count = Annotated[int, Field(ge=1)]
 
 
 class Sizes(BaseModel):
@@ -36,52 +34,10 @@ SIZES: dict[str, Sizes] = {
 SECONDS: dict[str, float] = {"quick": 600.0, "standard": 3600.0, "paper": 86_400.0}
 
 
-class Request(BaseModel):
+class Request(Options, BaseModel):
     """One evaluation as asked for. Sizes left out come from the preset."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    defense: str = "singmix"
-    attack: str = "unet"
-    dataset: str = "fashion-mini"
-    public: str | None = Field(None, description="dataset of the public pool; the same if unset")
-    victim: str = "cnn"
-    space: str = "pixels"
-    threat_model: str = "informed"
-    release: Literal["encodings", "features", "gradients"] | None = Field(
-        None, description="what leaves; if unset, what the stack guards and the attack reads"
-    )
-    preset: PresetName = "quick"
-    only: Literal["privacy", "utility"] | None = None
-    repeats: Count = Field(1, description="how often the victim is trained, for a mean accuracy")
-    rounds: Count = Field(1, description="how often each image is encoded and released")
-    private_size: Count | None = None
-    public_size: Count | None = None
-    test_size: Count | None = None
-    targets: Count | None = Field(
-        None, description="how many images are judged; if unset, all private or 100 held-out ones"
-    )
-    targets_from: Literal["private", "heldout"] = Field(
-        "private",
-        description="which images are judged: private ones, or test images, which the victim was "
-        "not trained on; those have features and no other release",
-    )
-    batch_size: Count = Field(1, description="images per released gradient")
-    victim_epochs: int = Field(1, ge=0, description="age of the model whose gradients leave")
-    bn_mode: Literal["train", "eval"] = "train"
-    twice: bool | None = Field(
-        None,
-        description="run attacks at twice their effort too, to see whether they were stopped too "
-        "early; if unset, those of a suite beyond the quick preset",
-    )
-    metrics: str | None = Field(None, description="`all`, or names parted by commas")
-    seed: int = Field(0, ge=0)
-    seconds: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="time limit of the attack"
-    )
-    megabytes: Count = Field(8192, description="memory limit of the attack")
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    threads: int | None = Field(None, ge=1, le=1024)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _targets_fit(self) -> Request:
@@ -119,7 +75,7 @@ def make_request(**values: Any) -> Request:
     """A validated request; UsageError says what is wrong and offers the nearest name."""
     _check_names(values)
     try:
-        return Request(**values)
+        return Request.model_validate(values)
     except ValidationError as error:
         faults = (f"{_where(fault['loc'])}{_reason(fault)}" for fault in error.errors())
         raise UsageError("; ".join(faults)) from None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.challenge import MEASURES, PACK
-from harness.cli.evaluate import REQUEST_OPTIONS, read_key
-from harness.cli.options import epilog, json_option
+from harness.cli.evaluate import read_key
+from harness.cli.options import (
+    PATH,
+    epilog,
+    given,
+    json_option,
+    quiet_option,
+    request_option,
+    request_options,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,8 +25,6 @@ if TYPE_CHECKING:
     from harness.challenge.pack import Description
     from harness.challenge.scoring import ChallengeScore
 
-FOLDER = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path)
 ASKED = ("preset", "seconds", "megabytes", "device", "threads")
 """Options of `evaluate` that an attack on a pack has too."""
 
@@ -56,26 +61,21 @@ def command() -> None:
         "--out pack --truth truth.safetensors",
     ),
 )
+@request_option("defense", "One defense of images.", "instahide[preset=challenge]")
+@request_option("dataset", "Whose images are private.", "cifar10")
+@request_option("public")
+@request_option("private_size", default=100)
+@request_option("public_size", "Public images at most.", unset="20000")
+@request_option("rounds", default=50)
+@request_option("seed", "Seed of the public pool.", 0)
 @click.option(
-    "--defense",
-    default="instahide[preset=challenge]",
-    show_default=True,
-    help="One defense of images.",
+    "--owner-key", type=PATH, help="File whose bytes key all secrets.  [default: a fresh key]"
 )
-@click.option("--dataset", default="cifar10", show_default=True, help="Whose images are private.")
-@click.option("--public", help="Take public images from another dataset.")
-@click.option("--private-size", type=int, default=100, show_default=True, help="Private images.")
-@click.option("--public-size", type=int, help="Public images at most.  [default: 20000]")
-@click.option("--rounds", type=int, default=50, show_default=True, help="Encodings of each image.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the public pool.")
+@click.option("--out", type=PATH, required=True, help="Where the pack goes: no or empty folder.")
 @click.option(
-    "--owner-key", type=FILE, help="File whose bytes key all secrets.  [default: a fresh key]"
+    "--truth", type=PATH, required=True, help="Where the owner's truth goes: no file yet."
 )
-@click.option("--out", type=FOLDER, required=True, help="Where the pack goes: no or empty folder.")
-@click.option(
-    "--truth", type=FILE, required=True, help="Where the owner's truth goes: no file yet."
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@quiet_option
 @json_option
 def make(
     owner_key: Path | None, out: Path, truth: Path, quiet: bool, as_json: bool, **options: Any
@@ -89,11 +89,11 @@ def make(
     """
     from harness.challenge.making import Places
     from harness.challenge.making import make as run
+    from harness.cli.progress import Bars
 
     key = read_key(owner_key) if owner_key else None
-    given = {name: value for name, value in options.items() if value is not None}
-    with _watching(quiet or as_json) as watching:
-        described = run(Places(out, truth), key, watching, **given)
+    with Bars(quiet=quiet or as_json) as watching:
+        described = run(Places(out, truth), key, watching, **given(options))
     if as_json:
         click.echo(described.model_dump_json())
     else:
@@ -120,9 +120,9 @@ def _print_made(described: Description, out: Path, truth: Path, *, fresh: bool) 
         "--submission found.safetensors --json",
     ),
 )
-@click.argument("pack", type=FOLDER)
-@click.option("--truth", type=FILE, required=True, help="The owner's file with the truth.")
-@click.option("--submission", type=FILE, required=True, help="What was handed in.")
+@click.argument("pack", type=PATH)
+@click.option("--truth", type=PATH, required=True, help="The owner's file with the truth.")
+@click.option("--submission", type=PATH, required=True, help="What was handed in.")
 @json_option
 def score(pack: Path, truth: Path, submission: Path, as_json: bool) -> None:
     """Score a submission with the truth.
@@ -142,12 +142,11 @@ def score(pack: Path, truth: Path, submission: Path, as_json: bool) -> None:
 
 
 def _print_score(found: ChallengeScore) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    from harness.cli.report import WIDTH
+    from harness.cli.report import output
 
-    console = Console(width=None if Console().is_terminal else WIDTH, highlight=False)
+    console = output()
     console.print(Text(_heading(found), style="bold"))
     console.print(_table(found))
     for note in found.notes:
@@ -163,12 +162,11 @@ def _heading(found: ChallengeScore) -> str:
 
 def _table(found: ChallengeScore) -> Table:
     """The challenge's measures, then the scores image by image."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("measure", "value", "best null", "over"):
-        table.add_column(heading, overflow="fold")
+    from harness.cli.report import table_of
+
+    table = table_of("measure", "value", "best null", "over")
     for name, measure in found.measures.items():
         row = (name, f"{measure.value:.4f}", f"{measure.null:.4f} {measure.null_name}")
         table.add_row(*map(Text, (*row, "encodings")))
@@ -180,22 +178,15 @@ def _table(found: ChallengeScore) -> Table:
     return table
 
 
-def _asked_options(function: Any) -> Any:
-    for name in reversed(ASKED):
-        kind, text = REQUEST_OPTIONS[name]
-        function = click.option(f"--{name}", type=kind, default=None, help=text)(function)
-    return function
-
-
 @command.command(
     "solve",
     epilog=epilog("harness challenge solve pack --attack carlini --out found.safetensors"),
 )
-@click.argument("pack", type=FOLDER)
+@click.argument("pack", type=PATH)
 @click.option("--attack", required=True, help="An attack that needs no more than what is released.")
-@click.option("--out", type=FILE, required=True, help="Where the submission goes.")
-@_asked_options
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("--out", type=PATH, required=True, help="Where the submission goes.")
+@request_options(*ASKED)
+@quiet_option
 @json_option
 def solve(pack: Path, attack: str, out: Path, quiet: bool, as_json: bool, **options: Any) -> None:
     """Run one of the harness's attacks on a pack and write its submission.
@@ -205,10 +196,10 @@ def solve(pack: Path, attack: str, out: Path, quiet: bool, as_json: bool, **opti
     names, for which the dataset must be here. What is stored already is not run again.
     """
     from harness.challenge.solving import solve as run
+    from harness.cli.progress import Bars
 
-    given = {name: value for name, value in options.items() if value is not None}
-    with _watching(quiet or as_json) as watching:
-        diagnostics = run(pack, attack, out, watching, **given)
+    with Bars(quiet=quiet or as_json) as watching:
+        diagnostics = run(pack, attack, out, watching, **given(options))
     if as_json:
         import json
 
@@ -217,9 +208,3 @@ def solve(pack: Path, attack: str, out: Path, quiet: bool, as_json: bool, **opti
     click.echo(f"submission  {out}")
     for name, value in diagnostics.items():
         click.echo(f"  {name:<28} {value:.4g}")
-
-
-def _watching(silent: bool) -> Any:
-    from harness.cli.progress import observer
-
-    return observer(quiet=silent or not sys.stderr.isatty())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_json, quiet_option
 
 if TYPE_CHECKING:
     from harness.testing.examination import Report, Result
@@ -35,7 +34,7 @@ COLOURS = {"ok": "green", "failed": "red", "skipped": "yellow"}
     show_default=True,
     help="How long the plugin may work on the kit's small images.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@quiet_option
 @json_option
 def command(
     plugin: str,
@@ -53,22 +52,16 @@ def command(
     attack's positive controls are run as `harness control` runs them. Exits 1 if anything must be
     fixed.
     """
-    from harness.cli.progress import observer
+    from harness.cli.progress import Bars
     from harness.testing.examination import examine
 
-    with observer(quiet=quiet or as_json or not sys.stderr.isatty()) as watching:
+    with Bars(quiet=quiet or as_json) as watching:
         report = examine(plugin, kind, seconds=seconds, only=only, skip=skip, observer=watching)
     if as_json:
-        _print_json(report)
+        print_json(report.values())
     else:
         _print(report)
     return 0 if report.passed else 1
-
-
-def _print_json(report: Report) -> None:
-    from harness.store.canonical import canonical_json
-
-    click.echo(canonical_json(report.values()))
 
 
 def _print(report: Report) -> None:

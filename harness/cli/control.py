@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.evaluate import REQUEST_OPTIONS
-from harness.cli.options import epilog, json_option
+from harness.cli.options import (
+    epilog,
+    given,
+    json_option,
+    print_json,
+    quiet_option,
+    request_options,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,13 +23,6 @@ if TYPE_CHECKING:
 
 ASKED = ("preset", "seed", "device", "threads")
 """Options of `evaluate` that are common to all cells of a control."""
-
-
-def _asked_options(function: Any) -> Any:
-    for name in reversed(ASKED):
-        kind, text = REQUEST_OPTIONS[name]
-        function = click.option(f"--{name}", type=kind, default=None, help=text)(function)
-    return function
 
 
 @click.command(
@@ -39,8 +37,8 @@ def _asked_options(function: Any) -> Any:
 @click.argument("attacks", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every attack that is installed.")
 @click.option("--board", help="Every attack of a board, as it is there; reports are kept in it.")
-@_asked_options
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@request_options(*ASKED)
+@quiet_option
 @json_option
 def command(
     attacks: tuple[str, ...],
@@ -56,39 +54,36 @@ def command(
     possible: in the cells that it declares as its controls. Each is evaluated; what is stored
     already is not run again. Exits 1 if any control fails.
     """
+    from harness.boards.folder import find_board
+    from harness.cli.progress import Bars
     from harness.control import run_controls
 
-    given = {name: value for name, value in options.items() if value is not None}
-    folder = _folder(board)
+    asked = given(options)
+    folder = find_board(board) if board else None
     if folder:
-        chosen, undeclared, given = _of_board(folder, attacks, every, given)
+        chosen, undeclared, asked = _of_board(folder, attacks, every, asked)
     else:
-        chosen, undeclared = _chosen(attacks, every, given)
+        chosen, undeclared = _chosen(attacks, every, asked)
     reports = []
     for text in chosen:
-        with _watching(quiet or as_json) as watching:
-            reports.append(run_controls(text, watching, **given))
+        with Bars(quiet=quiet or as_json) as watching:
+            reports.append(run_controls(text, watching, **asked))
         if folder:
             folder.keep_control(reports[-1])
         if not as_json:
             _print(reports[-1])
     passed = all(report.passed for report in reports)
     if as_json:
-        _print_json(reports, undeclared, passed)
+        told = [report.canonical() for report in reports]
+        print_json({"passed": passed, "reports": told, "undeclared": undeclared})
     else:
         for name in undeclared:
             click.echo(f"{name}: no control declared")
     return 0 if passed else 1
 
 
-def _folder(board: str | None) -> BoardFolder | None:
-    from harness.boards.folder import find_board
-
-    return find_board(board) if board else None
-
-
 def _of_board(
-    folder: BoardFolder, attacks: tuple[str, ...], every: bool, given: dict[str, Any]
+    folder: BoardFolder, attacks: tuple[str, ...], every: bool, asked: dict[str, Any]
 ) -> tuple[list[str], list[str], dict[str, Any]]:
     """The attacks of a board that declare controls, those that do not, and the board's options."""
     from harness.api.errors import UsageError
@@ -96,7 +91,7 @@ def _of_board(
     from harness.asking.selector import parse_one
     from harness.boards.cells import cells_of
 
-    if attacks or every or given:
+    if attacks or every or asked:
         raise UsageError("A board says which attacks it has, and how: --board stands alone.")
     texts = list(dict.fromkeys(cell.request.attack for cell in cells_of(folder.board)))
     specs = {text: registry().attack(parse_one(text).name) for text in texts}
@@ -106,7 +101,7 @@ def _of_board(
 
 
 def _chosen(
-    attacks: tuple[str, ...], every: bool, given: dict[str, Any]
+    attacks: tuple[str, ...], every: bool, asked: dict[str, Any]
 ) -> tuple[list[str], list[str]]:
     """Attacks to run, all of them known to be sound before the first runs; and those without."""
     from harness.api.errors import UsageError
@@ -120,38 +115,20 @@ def _chosen(
         specs = registry().specs("attacks")
         declared = [spec.name for spec in specs if spec.controls]
         return declared, [spec.name for spec in specs if not spec.controls]
-    preset = make_request(**given).preset
+    preset = make_request(**asked).preset
     for text in attacks:
         controlled(text, preset)
     return list(dict.fromkeys(attacks)), []
 
 
-def _watching(silent: bool) -> Any:
-    from harness.cli.progress import observer
-
-    return observer(quiet=silent or not sys.stderr.isatty())
-
-
-def _print_json(reports: list[ControlReport], undeclared: list[str], passed: bool) -> None:
-    from harness.store.canonical import canonical_json
-
-    values = {
-        "passed": passed,
-        "reports": [report.canonical() for report in reports],
-        "undeclared": undeclared,
-    }
-    click.echo(canonical_json(values))
-
-
 def _print(report: ControlReport) -> None:
     """The table of an attack's controls, why some have no result, and the verdict."""
-    from rich.console import Console
     from rich.text import Text
 
-    from harness.cli.report import WIDTH
+    from harness.cli.report import output
     from harness.description import place
 
-    console = Console(width=None if Console().is_terminal else WIDTH, highlight=False)
+    console = output()
     console.print(_table(report.results))
     for result in report.results:
         if result.error:
@@ -162,14 +139,12 @@ def _print(report: ControlReport) -> None:
 
 
 def _table(results: tuple[ControlResult, ...]) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
+    from harness.cli.report import table_of
     from harness.description import place
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("cell", "metric", "reached", "wanted", "control", "record"):
-        table.add_column(heading, overflow="fold")
+    table = table_of("cell", "metric", "reached", "wanted", "control", "record")
     for result in results:
         row = (
             place(result.control),

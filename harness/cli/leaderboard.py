@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,13 +37,12 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     What is right already is left alone.
     """
     from harness.drawing.publishing import files_of, write
-    from harness.store.canonical import canonical_json
 
     views = [(folder.path, _view(folder)) for folder in _folders(boards)]
     written = [path for place, view in views for path in write(place, files_of(view))]
     written += _indexed(views)
     if as_json:
-        click.echo(canonical_json({"written": [str(path) for path in written]}))
+        print_json({"written": [str(path) for path in written]})
         return
     for path in written:
         click.echo(f"wrote {path}")
@@ -107,7 +106,6 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     """
     from harness.api.errors import EXIT_INTEGRITY
     from harness.drawing.report import checked, checked_index
-    from harness.store.canonical import canonical_json
 
     found = [checked(folder) for folder in _folders(boards)]
     reports = [report for report, _ in found]
@@ -115,7 +113,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
         reports.append(checked_index(_root(), [view for _, view in found]))
     wrong = any(report.wrong(complete) for report in reports)
     if as_json:
-        click.echo(canonical_json([report.values() for report in reports]))
+        print_json([report.values() for report in reports])
     else:
         _print_reports(reports, complete)
     return EXIT_INTEGRITY if wrong else 0
@@ -145,12 +143,11 @@ def freeze(board: str, as_json: bool) -> None:
     from harness.asking.registry import registry
     from harness.boards.folder import find_board
     from harness.boards.freezing import freeze as write
-    from harness.store.canonical import canonical_json
 
     folder = find_board(board)
     found = write(folder.path, registry())
     if as_json:
-        click.echo(canonical_json(found))
+        print_json(found)
         return
     for name, digest in found.items():
         click.echo(f"{digest[:12]}  {name}")

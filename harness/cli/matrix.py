@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.evaluate import REQUEST_OPTIONS
-from harness.cli.options import epilog, json_option
+from harness.cli.options import (
+    REQUEST,
+    config_option,
+    epilog,
+    given,
+    json_option,
+    print_json,
+    quiet_option,
+    request_options,
+)
 
 if TYPE_CHECKING:
     from harness.boards.cells import BoardCell
     from harness.boards.folder import BoardFolder
-    from harness.scheduling.matrix import Foreseen
+    from harness.scheduling.matrix import Engine, Foreseen
     from harness.store.record import RunRecord
 
-GIVEN = {"defense": str, "attack": str, "dataset": str, "seed": int}
-"""Options that may be given several times, each a grid, and what each of them is."""
+GRIDS = ("defense", "attack", "dataset", "seed")
+"""Options that may be given several times: every value of one meets every value of the others."""
 WORDS = {str: ("a text", "texts"), int: ("a whole number", "whole numbers")}
 RECENT = 400
 """So many of the cache's records say what steps take, where no board's do."""
-
-
-def _options(function: Any) -> Any:
-    for name in reversed(list(REQUEST_OPTIONS)):
-        kind, text = REQUEST_OPTIONS[name]
-        flag = f"--{name.replace('_', '-')}"
-        if name in GIVEN:
-            plural = f"{text.split('  [')[0]} Several, or grids such as 'mixup[k=2|4]'."
-            option = click.option(flag, name, type=kind, multiple=True, help=plural)
-        else:
-            flag = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
-            option = click.option(flag, name, type=kind, default=None, help=text)
-        function = option(function)
-    return function
 
 
 @click.command(
@@ -51,15 +45,15 @@ def _options(function: Any) -> Any:
 )
 @click.option("--board", help="A board below leaderboards/, or its folder.")
 @click.option("--track", "tracks", multiple=True, help="Only these tracks of the board.")
-@_options
-@click.option("--config", type=click.Path(path_type=Path), help="TOML file with these options.")
+@request_options(several=GRIDS)
+@config_option
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
 @click.option("--workers", type=click.IntRange(1, 256), help="Local processes.  [default: 1]")
 @click.option("--address", help="Of a running Ray cluster.  [default: one on this machine]")
 @click.option("--retry", is_flag=True, help="Also run again what failed.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many cells, this time.")
 @click.option("--dry-run", is_flag=True, help="Show cells, costs and reasons; run nothing.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@quiet_option
 @json_option
 def command(
     board: str | None,
@@ -96,11 +90,9 @@ def command(
         print_plan(foreseen, missing, as_json)
         return 0
     check_here(missing)
-    from harness.cli.matrix_run import run
-
-    silent = quiet or as_json or not sys.stderr.isatty()
-    finished = run(missing, root, folder, engine, workers, address, silent=silent)
-    return _print_results(foreseen, finished, as_json)
+    at_work = engine_of(engine, address, workers or 1, missing, root)
+    after = run(foreseen, missing, root, folder, at_work, quiet=quiet or as_json)
+    return _print_results(after, as_json)
 
 
 def _check_engine(engine: str, workers: int | None, address: str | None) -> None:
@@ -120,26 +112,22 @@ def _cells(
     """Cells of a board, or of grids; a board takes no options, for it fixes them all."""
     from harness.api.errors import UsageError
 
-    given = {k: v for k, v in options.items() if v is not None and v != ()}
+    written = given(options)
     if board is None:
         if tracks:
             raise UsageError("--track is for --board: it names some of a board's tracks.")
-        return None, _of_grids(config, given)
-    if given or config:
-        strange = f"--{next(iter(given), 'config').replace('_', '-')}"
+        return None, _of_grids(given(options, config))
+    if written or config:
+        strange = f"--{next(iter(written), 'config').replace('_', '-')}"
         raise UsageError(f"A board fixes every option: {strange} cannot go with --board.")
     return _of_board(board, tracks)
 
 
-def _of_grids(config: Path | None, given: dict[str, Any]) -> list[BoardCell]:
-    from harness.asking.request import read_config
+def _of_grids(asked: dict[str, Any]) -> list[BoardCell]:
     from harness.boards.cells import cells_of_grids
 
-    merged = {**(read_config(config) if config else {}), **given}
-    grids = {name: _listed(name, merged.pop(name, ())) for name in GIVEN}
-    return cells_of_grids(
-        grids["defense"], grids["attack"], grids["dataset"], grids["seed"], merged
-    )
+    defenses, attacks, datasets, seeds = (_listed(name, asked.pop(name, ())) for name in GRIDS)
+    return cells_of_grids(defenses, attacks, datasets, seeds, asked)
 
 
 def _of_board(board: str, tracks: tuple[str, ...]) -> tuple[BoardFolder, list[BoardCell]]:
@@ -163,10 +151,11 @@ def _listed(name: str, value: Any) -> tuple[Any, ...]:
     """One value or several, each of the kind that the option is; UsageError for another."""
     from harness.api.errors import UsageError
 
+    kind, _ = REQUEST[name]
     found = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     for each in found:
-        if type(each) is not GIVEN[name]:
-            one, several = WORDS[GIVEN[name]]
+        if type(each) is not kind:
+            one, several = WORDS[kind]
             raise UsageError(f"{name} is {one}, or a list of {several}, not {each!r}.")
     return found
 
@@ -193,19 +182,76 @@ def _threaded(cells: list[BoardCell], engine: str, workers: int) -> list[BoardCe
     return [with_threads(cell, share) for cell in cells]
 
 
+@contextmanager
+def engine_of(
+    name: str, address: str | None, workers: int, missing: Sequence[Foreseen], root: Path
+) -> Iterator[Engine]:
+    """A Ray cluster, or processes here; UsageError where this machine lacks a device."""
+    if name == "ray":
+        from harness.scheduling.cluster import Cluster
+
+        with Cluster(address, root) as cluster:
+            yield cluster
+        return
+    from harness.running.evaluation import check_machine
+    from harness.scheduling.local import Local
+    from harness.store.paths import scratch_folder
+
+    devices = {each.plan.device for each in missing}
+    for device in devices:
+        check_machine(device)
+    accelerators = _accelerators() if "cuda" in devices else 0
+    with (
+        scratch_folder(root, "stations") as logs,
+        Local(min(workers, accelerators) or workers, logs, accelerators=accelerators) as local,
+    ):
+        yield local
+
+
+def _accelerators() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def run(
+    foreseen: Sequence[Foreseen],
+    missing: Sequence[Foreseen],
+    root: Path,
+    folder: BoardFolder | None,
+    at_work: AbstractContextManager[Engine],
+    *,
+    quiet: bool,
+) -> list[Foreseen]:
+    """Run all that is missing; what was foreseen, with the records that there are now."""
+    from harness.cli.progress import LiveTable
+    from harness.scheduling.matrix import costs_of, fill
+
+    if not missing:
+        return list(foreseen)
+    finished: dict[str, Foreseen] = {}
+    with at_work as engine, LiveTable(missing, costs_of(missing), quiet=quiet) as table:
+        for cell, _, task in fill(missing, engine, root, folder, table.told):
+            table.ended(task)
+            if cell:
+                finished[task.id] = cell
+                table.settled(cell)
+    return [finished.get(each.tasks[-1].id, each) for each in foreseen]
+
+
 def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_json: bool) -> None:
     """A line for each cell, and what the `missing` ones, which would run now, will take."""
     from harness.results.numerals import counted
-    from harness.store.canonical import canonical_json
 
     missing = [each for each in missing if each.state != "impossible"]
     now = {id(each) for each in missing}
     if as_json:
-        click.echo(canonical_json([_as_values(each, id(each) in now) for each in foreseen]))
+        print_json([_as_values(each, id(each) in now) for each in foreseen])
         return
     for each in foreseen:
         cost = _cost_of(each, id(each) in now)
-        click.echo(f"{each.state:<11} {cost:>8}  {_cell(each)}{_because(each)}")
+        because = f": {each.reason}" if each.reason else ""
+        click.echo(f"{each.state:<11} {cost:>8}  {each.cell.track}: {each.cell.title}{because}")
     counts = Counter(each.state for each in foreseen)
     click.echo(", ".join(f"{count} {state}" for state, count in counts.items()))
     click.echo(f"{counted(len(missing), 'cell')} to run{_in_all(missing)}")
@@ -246,14 +292,6 @@ def _as_values(each: Foreseen, now: bool) -> dict[str, Any]:
     }
 
 
-def _cell(each: Foreseen) -> str:
-    return f"{each.cell.track}: {each.cell.title}"
-
-
-def _because(each: Foreseen) -> str:
-    return f": {each.reason}" if each.reason else ""
-
-
 def _cost_of(each: Foreseen, now: bool) -> str:
     from harness.boards.costs import in_words
 
@@ -266,22 +304,19 @@ def _cost_of(each: Foreseen, now: bool) -> str:
     return in_words(sum(cost or 0.0 for cost in each.seconds.values()))
 
 
-def _print_results(
-    foreseen: Sequence[Foreseen], finished: dict[str, Foreseen], as_json: bool
-) -> int:
+def _print_results(after: Sequence[Foreseen], as_json: bool) -> int:
+    """Print what every cell has now; the exit code."""
     from harness.results.brief import brief
+    from harness.results.groups import LOST
     from harness.results.numerals import counted
-    from harness.store.canonical import canonical_json
 
-    after = [finished.get(each.tasks[-1].id, each) for each in foreseen]
     records = [each.record for each in after if each.record]
-    failed = sum(record.status in ("failed", "timeout") for record in records)
     if as_json:
-        click.echo(canonical_json([record.canonical() for record in records]))
-        return 1 if failed else 0
-    for line in brief(records):
-        click.echo(line)
-    left = sum(each.record is None for each in after)
-    if left:
-        click.echo(f"{counted(left, 'cell')} still missing: the same command goes on.")
-    return 1 if failed else 0
+        print_json([record.canonical() for record in records])
+    else:
+        for line in brief(records):
+            click.echo(line)
+        left = len(after) - len(records)
+        if left:
+            click.echo(f"{counted(left, 'cell')} still missing: the same command goes on.")
+    return 1 if any(record.status in LOST for record in records) else 0

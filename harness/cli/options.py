@@ -1,19 +1,92 @@
-"""Options and endings that commands share."""
+"""What commands share: options, examples, and JSON. Every `--help` imports this module."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import click
+
+from harness.asking import Option, Options
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+PATH = click.Path(path_type=Path)
+
+config_option = click.option("--config", type=PATH, help="TOML file with these options.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress.")
+
+
+def _stated() -> dict[str, tuple[Any, Option]]:
+    """Each option of a request: its type, and what people read of it."""
+    hints = get_type_hints(Options, include_extras=True)
+    return {name: (get_args(hint)[0], hint.__metadata__[0]) for name, hint in hints.items()}
+
+
+REQUEST = _stated()
+
+
+def request_options(*names: str, several: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """These options of a request, or all of them; those in `several` may be repeated."""
+
+    def decorated(function: Command) -> Command:
+        for name in reversed(names or tuple(REQUEST)):
+            function = request_option(name, several=name in several)(function)
+        return function
+
+    return decorated
+
+
+def request_option(
+    name: str, text: str = "", default: Any = None, *, unset: str = "", several: bool = False
+) -> Callable[[Command], Command]:
+    """One option of a request; a command may have a text and a default of its own.
+
+    What is not given is None, or () of `several`: the request knows its defaults and bounds.
+    """
+    annotation, option = REQUEST[name]
+    kind = _kind(annotation)
+    flag = f"--{name.replace('_', '-')}"
+    defaults = (default, unset or None, getattr(Options, name), option.unset)
+    usual = next(each for each in defaults if each is not None)
+    return click.option(
+        f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
+        name,
+        type=kind,
+        default=default,
+        multiple=several,
+        help=f"{text or option.text} {'May be repeated.' if several else f' [default: {usual}]'}",
+    )
+
+
+def _kind(annotation: Any) -> Any:
+    """What click calls a type: a choice, or the type itself; that it may be left out is no part."""
+    parts = get_args(annotation)
+    if NoneType in parts:
+        return _kind(parts[0])
+    return click.Choice(parts) if parts else annotation
+
+
+def given(options: Mapping[str, Any], config: Path | None = None) -> dict[str, Any]:
+    """What is asked for: options on the command line win over those in a file."""
+    written = {name: value for name, value in options.items() if value not in (None, ())}
+    if config is None:
+        return written
+    from harness.asking.request import read_config
+
+    return {**read_config(config), **written}
+
+
+def print_json(values: Any) -> None:
+    """Print values as the one text that stands for them."""
+    from harness.store.canonical import canonical_json
+
+    click.echo(canonical_json(values))
 
 
 def epilog(*examples: str) -> str:
     """The examples at the end of a command's help, each on a line of its own."""
     lines = "\n".join(f"  {example}" for example in examples)
     return f"\b\nExample{'s' if len(examples) > 1 else ''}:\n{lines}"
-
-
-def json_option(function: Any) -> Any:
-    """`--json`: print results as JSON and nothing else."""
-    flag = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-    return flag(function)

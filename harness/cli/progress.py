@@ -1,37 +1,35 @@
-"""Progress on a terminal; nothing in a pipe."""
+"""What a terminal shows while work goes on, on stderr; nothing in a pipe."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 
 from harness.api.plugins import Progress as Report
+from harness.boards.costs import in_words, share_done
 from harness.running.observer import Observer
 
+if TYPE_CHECKING:
+    from harness.scheduling.matrix import Foreseen
+    from harness.scheduling.steps import Task
 
-class Watching(Observer):
-    """An observer to use as a context."""
-
-    def __enter__(self) -> Watching:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
+SHOWN = 12
+"""So many running steps are listed; a cluster may have hundreds."""
 
 
-class Bars(Watching):
-    """One bar per stage, on stderr, gone when all is done."""
+class Bars(Observer):
+    """One bar per stage of an evaluation, gone when all is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool) -> None:
         self._bars = Progress(
             TextColumn("{task.description:<24}"),
             BarColumn(bar_width=28),
@@ -39,18 +37,14 @@ class Bars(Watching):
             TextColumn("[dim]{task.fields[note]}"),
             console=Console(stderr=True),
             transient=True,
+            disable=quiet or not sys.stderr.isatty(),
         )
 
     def __enter__(self) -> Bars:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     @contextmanager
@@ -69,6 +63,59 @@ class Bars(Watching):
         self._bars.add_task(name, total=1, completed=1, note="stored", start=False)
 
 
-def observer(*, quiet: bool) -> Watching:
-    """Bars, or silence."""
-    return Watching() if quiet else Bars()
+class LiveTable:
+    """How many cells are done, how long the rest will take, and what runs; gone at the end."""
+
+    def __init__(
+        self, cells: Sequence[Foreseen], costs: dict[str, float | None], *, quiet: bool
+    ) -> None:
+        self._cells = len(cells)
+        self._costs = costs
+        self._done: set[str] = set()
+        self._count = 0
+        self._running: dict[str, tuple[str, str]] = {}
+        self._started = time.monotonic()
+        self._console = Console(stderr=True, quiet=quiet or not sys.stderr.isatty())
+        self._live = Live(console=self._console, transient=True, refresh_per_second=4)
+
+    def __enter__(self) -> LiveTable:
+        if not self._console.quiet:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def told(self, task: Task, note: str) -> None:
+        """Show what a running task does."""
+        self._running[task.id] = (task.title, note)
+        self._live.update(self._picture())
+
+    def ended(self, task: Task) -> None:
+        """Count a task that ended."""
+        self._running.pop(task.id, None)
+        if task.id in self._costs:
+            self._done.add(task.id)
+        self._live.update(self._picture())
+
+    def settled(self, cell: Foreseen) -> None:
+        """Print a line that stays for a cell that has its record."""
+        self._count += 1
+        status = cell.record.status if cell.record else "missing"
+        self._console.print(Text(f"{status:<14} {cell.cell.title}"))
+
+    def _picture(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_row(f"{self._count} of {self._cells} cells", self._left())
+        for title, note in list(self._running.values())[:SHOWN]:
+            table.add_row(Text(title), Text(note, style="dim"))
+        if len(self._running) > SHOWN:
+            table.add_row(f"and {len(self._running) - SHOWN} more")
+        return table
+
+    def _left(self) -> str:
+        share = share_done(self._costs, self._done)
+        taken = time.monotonic() - self._started
+        if share < 0.02:
+            return in_words(taken)
+        return f"{in_words(taken)}, {in_words(taken * (1 - share) / share)} left"

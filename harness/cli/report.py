@@ -26,13 +26,23 @@ NARROW = 112
 """Below this the table keeps to what matters most."""
 
 
-def print_report(record: RunRecord, records: Records | None) -> None:
-    """Print what was asked, what leaked, what was learned, and where it is kept.
-
-    Brackets are options of plugins, and no markup.
-    """
+def output() -> Console:
+    """Standard output for text and tables. Brackets are options of plugins, and no markup."""
     width = None if Console().is_terminal else WIDTH
-    console = Console(width=width, highlight=False, markup=False)
+    return Console(width=width, highlight=False, markup=False)
+
+
+def table_of(*headings: str, no_wrap: bool = False) -> Table:
+    """An empty table as all commands print them; long cells are folded."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, no_wrap=no_wrap, overflow="fold")
+    return table
+
+
+def print_report(record: RunRecord, records: Records | None) -> None:
+    """Print what was asked, what leaked, what was learned, and where it is kept."""
+    console = output()
     console.print(Text(_heading(record), style="bold"))
     if record.status != "ok":
         _print_failure(console, record)
@@ -101,9 +111,7 @@ def _privacy_table(record: RunRecord, width: int) -> Table:
     companions = list(record.companions) if width >= NARROW else []
     headings = ["metric", record.attack.name, "best null", "gain over it"]
     headings += ["worst image", *companions] if width >= NARROW else []
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, no_wrap=True, overflow="fold")
+    table = table_of(*headings, no_wrap=True)
     main = main_metric(record.privacy)
     for name, score in _main_first(record.privacy):
         if not score.unavailable:
@@ -115,11 +123,8 @@ def _privacy_table(record: RunRecord, width: int) -> Table:
 
 def _members_table(record: RunRecord) -> Table:
     """Each attack of a suite in a line, the strongest first; then those that could not be."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     metric = main_metric(record.privacy)
-    headings = ("attack", metric or "", "gain over its null", "strongest of", "also found")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    table = table_of("attack", metric or "", "gain over its null", "strongest of", "also found")
     for name, member in sorted(record.members.items(), key=lambda item: _standing(item[1], metric)):
         table.add_row(name, *_member_row(member, metric))
     return table

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import PATH, epilog, json_option, print_json, quiet_option
 
 if TYPE_CHECKING:
     from harness.scheduling.matrix import Foreseen
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
 @click.option("--name", help="What to call the submission.  [default: as the plugin]")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder to write.  [default: submissions/NAME in the board's folder]",
 )
 @click.option("--workers", type=click.IntRange(1, 256), default=1, help="Processes.  [default: 1]")
 @click.option("--retry", is_flag=True, help="Also run again what failed.")
 @click.option("--dry-run", is_flag=True, help="Show cells, costs and reasons; run nothing.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@quiet_option
 @json_option
 def command(
     what: str,
@@ -80,8 +79,7 @@ def command(
         print_plan(foreseen, to_do(foreseen, retry=retry), as_json)
         return 0
     said = told(asked, {"paper": paper, "authors": authors, "license": license})
-    silent = quiet or as_json or not sys.stderr.isatty()
-    return _run(asked, said, workers, retry=retry, silent=silent, as_json=as_json)
+    return _run(asked, said, workers, retry=retry, quiet=quiet or as_json, as_json=as_json)
 
 
 def _run(
@@ -90,11 +88,11 @@ def _run(
     workers: int,
     *,
     retry: bool,
-    silent: bool,
+    quiet: bool,
     as_json: bool,
 ) -> int:
-    from harness.cli.matrix_run import run
-    from harness.cli.progress import observer
+    from harness.cli.matrix import engine_of, run
+    from harness.cli.progress import Bars
     from harness.scheduling.matrix import check_here, to_do
     from harness.submissions.making import adopt, ahead, controls, describe
 
@@ -103,22 +101,22 @@ def _run(
     adopt(asked, foreseen)
     describe(asked, said, foreseen, "not run" if asked.chosen.kind == "attack" else "no attack")
     missing = to_do(foreseen, retry=retry)
-    finished = run(missing, asked.root, asked.folder, "local", workers, None, silent=silent)
-    foreseen = [finished.get(each.tasks[-1].id, each) for each in foreseen]
-    with observer(quiet=silent) as watching:
+    at_work = engine_of("local", None, workers, missing, asked.root)
+    foreseen = run(foreseen, missing, asked.root, asked.folder, at_work, quiet=quiet)
+    with Bars(quiet=quiet) as watching:
         control = controls(asked, watching)
     return _print(asked, describe(asked, said, foreseen, control), foreseen, as_json)
 
 
 def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
     from harness.results.brief import brief
-    from harness.store.canonical import canonical_json
+    from harness.results.groups import LOST
 
     records = [each.record for each in foreseen if each.record]
-    failed = sum(record.status in ("failed", "timeout") for record in records)
+    failed = sum(record.status in LOST for record in records)
     if as_json:
         values = made.model_dump(mode="json", exclude={"schema_"})
-        click.echo(canonical_json({**values, "folder": str(asked.folder.path), "failed": failed}))
+        print_json({**values, "folder": str(asked.folder.path), "failed": failed})
     else:
         for line in brief(records):
             click.echo(line)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_json
 
 if TYPE_CHECKING:
     from harness.submissions.checks import Verdict
@@ -46,15 +45,14 @@ def command(
     Exits 0 if all holds, 1 if something differs or cannot be checked, 2 for bad input, 3 if
     something is not what its hash says, or contradicts itself.
     """
-    from harness.cli.progress import observer
+    from harness.cli.progress import Bars
     from harness.store import cache_root
     from harness.submissions.checks import exit_code
     from harness.submissions.verification import Verifier
 
-    silent = quiet or as_json or not sys.stderr.isatty()
     found = []
     with (
-        observer(quiet=silent) as watching,
+        Bars(quiet=quiet or as_json) as watching,
         Verifier(cache_root(), not no_judge, rerun, board, watching) as verifier,
     ):
         for path in paths:
@@ -85,11 +83,10 @@ def _counted(verdicts: list[Verdict]) -> str:
 
 
 def _print_json(verdicts: list[Verdict]) -> None:
-    from harness.store.canonical import canonical_json
     from harness.submissions.checks import worst
 
     values = {
         "outcome": worst(verdict.outcome for verdict in verdicts),
         "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
     }
-    click.echo(canonical_json(values))
+    print_json(values)

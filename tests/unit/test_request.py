@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from pydantic import ValidationError
 
 from harness.api import UsageError
 from harness.asking.request import SIZES, Request, make_request, read_config
-from harness.cli.evaluate import REQUEST_OPTIONS
+from harness.cli import evaluate, matrix
 
 pytestmark = pytest.mark.core
-
-DEPENDS = {"by preset", "by stack and attack", "all", "all cores", "suites, unless quick"}
-"""What a help text says of a default that the model leaves open."""
 
 
 def test_nothing_asked_is_the_default_job() -> None:
@@ -41,7 +38,8 @@ def test_seconds_that_are_given_win_over_the_presets() -> None:
         ({"sed": 1}, r"Unknown option 'sed'\. Did you mean 'seed'\?"),
         ({"seed": -1}, r"seed: Input should be greater than or equal to 0, not -1"),
         ({"seed": "one"}, r"seed: Input should be a valid integer.*not 'one'"),
-        ({"threads": 0}, r"threads: "),
+        ({"threads": 0}, r"threads: Input should be greater than or equal to 1, not 0"),
+        ({"threads": 1025}, r"threads: Input should be less than or equal to 1024, not 1025"),
         ({"seconds": float("inf")}, r"seconds: Input should be a finite number"),
         ({"preset": "quik"}, r"preset: Input should be 'quick', 'standard' or 'paper'"),
         ({"private_size": 40, "targets": 41}, r"^targets=41 is more than the private images"),
@@ -81,25 +79,79 @@ def test_a_file_holds_options_and_nothing_else(tmp_path: Path, name: str) -> Non
         read_config(path)
 
 
-def test_the_command_line_and_the_model_have_the_same_options() -> None:
-    assert list(REQUEST_OPTIONS) == list(Request.model_fields)
+def commands_option(command: click.Command, name: str) -> click.Option:
+    """What a command makes of an option of a request."""
+    (option,) = [each for each in command.params if each.name == name]
+    assert isinstance(option, click.Option)
+    return option
+
+
+def schema(name: str) -> dict[str, Any]:
+    """What the JSON schema says of an option."""
+    found: dict[str, Any] = Request.model_json_schema()["properties"][name]
+    return found
 
 
 def choices(name: str) -> set[str]:
     """The values that the model allows for an option; empty if it is free."""
-    schema: dict[str, Any] = Request.model_json_schema()["properties"][name]
-    return {value for part in (schema, *schema.get("anyOf", ())) for value in part.get("enum", ())}
+    parts = (schema(name), *schema(name).get("anyOf", ()))
+    return {value for part in parts for value in part.get("enum", ())}
 
 
-@pytest.mark.parametrize("name", REQUEST_OPTIONS)
-def test_the_command_line_offers_what_the_model_allows(name: str) -> None:
-    kind, _ = REQUEST_OPTIONS[name]
-    offered = set(kind.choices) if isinstance(kind, click.Choice) else set()
-    assert offered == choices(name)
+def test_commands_have_the_options_of_a_request_in_its_order() -> None:
+    asked = list(Request.model_fields)
+    for command in (evaluate.command, matrix.command):
+        named = [option.name for option in command.params]
+        assert [name for name in named if name in asked] == asked
 
 
-@pytest.mark.parametrize("name", REQUEST_OPTIONS)
-def test_the_default_in_a_help_text_is_the_models(name: str) -> None:
-    written = re.findall(r"\[default: (.+)\]$", REQUEST_OPTIONS[name][1])
+@pytest.mark.parametrize("command", [evaluate.command, matrix.command], ids=["evaluate", "matrix"])
+@pytest.mark.parametrize("name", Request.model_fields)
+def test_a_command_offers_what_the_model_allows(command: click.Command, name: str) -> None:
+    kind = commands_option(command, name).type
+    assert (set(kind.choices) if isinstance(kind, click.Choice) else set()) == choices(name)
+
+
+@pytest.mark.parametrize("name", Request.model_fields)
+def test_help_and_schema_say_the_same_and_show_the_default(name: str) -> None:
+    said = commands_option(evaluate.command, name).help or ""
+    text, _, usual = said.partition("  [default: ")
     default = Request.model_fields[name].default
-    assert set(written) <= DEPENDS if default is None else written == [str(default)]
+    assert text.endswith(".")
+    if default is None:
+        assert schema(name)["description"] == f"{text} If unset: {usual.removesuffix(']')}."
+    else:
+        assert schema(name)["description"] == text
+        assert usual == f"{default}]"
+
+
+@pytest.mark.parametrize("name", matrix.GRIDS)
+def test_a_matrix_takes_several(name: str) -> None:
+    option = commands_option(matrix.command, name)
+    assert option.multiple
+    assert option.help == f"{schema(name)['description']} May be repeated."
+
+
+@pytest.mark.parametrize("name", sorted(set(Request.model_fields) - set(matrix.GRIDS)))
+def test_a_matrix_says_of_an_option_what_an_evaluation_says(name: str) -> None:
+    option = commands_option(matrix.command, name)
+    assert not option.multiple
+    assert option.help == commands_option(evaluate.command, name).help
+
+
+@pytest.mark.parametrize("name", Request.model_fields)
+def test_an_option_that_is_not_given_is_left_to_the_request(name: str) -> None:
+    context = evaluate.command.make_context("evaluate", [])
+    assert context.params[name] is None
+
+
+def test_the_schema_has_the_bounds() -> None:
+    assert schema("rounds")["minimum"] == 1
+    assert schema("private_size")["anyOf"][0] == {"minimum": 1, "type": "integer"}
+    assert schema("seconds")["anyOf"][0] == {"exclusiveMinimum": 0, "type": "number"}
+    assert schema("threads")["anyOf"][0] == {"minimum": 1, "maximum": 1024, "type": "integer"}
+
+
+def test_a_request_does_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        make_request().rounds = 2
