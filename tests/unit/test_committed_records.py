@@ -1,4 +1,4 @@
-"""The records that the README's figures come from are genuine, and say what it says."""
+"""The records behind the figures of docs/results are genuine, and say what is said there."""
 
 from pathlib import Path
 
@@ -9,8 +9,13 @@ from harness.store.records import Records
 
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = ROOT / "docs" / "results"
 RECORDS = sorted((ROOT / "benchmarks" / "records").glob("*.json"))
+
+
+def page(topic: str) -> str:
+    """One page of results, as it is written."""
+    return (RESULTS / f"{topic}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem[:10])
@@ -29,7 +34,9 @@ def test_a_committed_record_is_genuine(path: Path, tmp_path: Path) -> None:
         ("unet", "cifar10", None),
     ],
 )
-def test_the_readme_quotes_them(attack: str, dataset: str, resolution: int | None) -> None:
+def test_pages_quote_sweeps_of_singularized_mixup(
+    attack: str, dataset: str, resolution: int | None
+) -> None:
     found = [Records(Path()).load(path) for path in RECORDS]
     scores = {
         record.defense[0].config["tau"]: record.privacy["snr_db"].mean
@@ -40,7 +47,7 @@ def test_the_readme_quotes_them(attack: str, dataset: str, resolution: int | Non
         and record.defense[0].config["resolution"] == resolution
     }
     quoted = [f"{scores[tau]:.2f}".replace("-", "−") for tau in sorted(scores, reverse=True)]
-    assert " | ".join(quoted) in README
+    assert " | ".join(quoted) in page("linear" if attack == "linear" else "learned")
 
 
 def trained(**asked: object) -> list[RunRecord]:
@@ -53,31 +60,30 @@ def trained(**asked: object) -> list[RunRecord]:
     ]
 
 
-def in_readme(*means: float) -> bool:
-    quoted = " | ".join(f"{mean:.3f}" for mean in means)
-    return quoted in README
+def quoted_accuracies(*means: float) -> bool:
+    return " | ".join(f"{mean:.3f}" for mean in means) in page("accuracy")
 
 
-def test_the_readme_quotes_accuracies_in_a_space() -> None:
+def test_a_page_quotes_accuracies_in_a_space() -> None:
     records = trained(space="vgg16", dataset="cifar10")
     by_tau = sorted(records, key=lambda record: -record.defense[0].config["tau"])
     assert len(by_tau) == 4
     for way in ("plain", "bn_recomputed"):
-        assert in_readme(*(r.utility.accuracies[way].mean for r in by_tau if r.utility))
+        assert quoted_accuracies(*(r.utility.accuracies[way].mean for r in by_tau if r.utility))
 
 
-def test_the_readme_quotes_accuracies_of_encodings_and_pruned_gradients() -> None:
+def test_a_page_quotes_accuracies_of_encodings_and_pruned_gradients() -> None:
     records = trained(dataset="fashion", private_size=5000, repeats=3)
     assert len(records) == 10
     for record in records:
         assert record.utility
-        assert in_readme(record.utility.accuracies["plain"].mean)
-        assert in_readme(record.utility.accuracy)
+        assert quoted_accuracies(record.utility.accuracies["plain"].mean)
+        assert quoted_accuracies(record.utility.accuracy)
 
 
-def test_the_readme_quotes_mixcons_tables() -> None:
+def test_a_page_quotes_mixcons_tables() -> None:
     records = trained(private_size=59_000) + trained(dataset="synthetic-mixcon", only="utility")
-    text = README
+    text = page("features")
     assert len(records) == 5 + 9
     for record in records:
         assert record.utility
@@ -85,7 +91,7 @@ def test_the_readme_quotes_mixcons_tables() -> None:
 
 
 def by_tau(attack: str, value: str, taus: int = 6, **asked: object) -> str:
-    """The table's row of a committed sweep over tau, as the README writes numbers."""
+    """The table's row of a committed sweep over tau, as pages write numbers."""
     wanted = {"rounds": 1, "dataset": "cifar10", **asked}
     found = [Records(Path()).load(path) for path in RECORDS]
     scores = {}
@@ -110,15 +116,15 @@ def by_tau(attack: str, value: str, taus: int = 6, **asked: object) -> str:
         ("exact", "snr", 1),
     ],
 )
-def test_the_readme_quotes_linear_attacks(attack: str, value: str, rounds: int) -> None:
+def test_a_page_quotes_linear_attacks(attack: str, value: str, rounds: int) -> None:
     quoted = by_tau(attack, value, rounds=rounds, preset="standard")
-    assert quoted in README
+    assert quoted in page("linear")
 
 
 @pytest.mark.parametrize("attack", ["lmmse", "unet", "prior"])
-def test_the_readme_quotes_attacks_beyond_linear_ones(attack: str) -> None:
+def test_a_page_quotes_attacks_beyond_linear_ones(attack: str) -> None:
     quoted = by_tau(attack, "snr", taus=3, dataset="fashion", preset="quick")
-    assert quoted in README
+    assert quoted in page("learned")
 
 
 @pytest.mark.parametrize("noise", ["sphere", "gaussian"])
@@ -126,7 +132,7 @@ def test_the_readme_quotes_attacks_beyond_linear_ones(attack: str) -> None:
     ("attack", "finding"),
     [("sphere[rows=500]", "partner_known_top1"), ("normchannel", "weight_error")],
 )
-def test_the_readme_quotes_identification(attack: str, finding: str, noise: str) -> None:
+def test_a_page_quotes_identification(attack: str, finding: str, noise: str) -> None:
     found = [Records(Path()).load(path) for path in RECORDS]
     values = {
         record.defense[0].config["tau"]: record.findings[finding].value
@@ -136,7 +142,7 @@ def test_the_readme_quotes_identification(attack: str, finding: str, noise: str)
     assert len(values) == 6
     digits = 3 if attack.startswith("sphere") else 2
     quoted = " | ".join(f"{values[tau]:.{digits}g}" for tau in sorted(values, reverse=True))
-    assert quoted in README
+    assert quoted in page("identification")
 
 
 MATCHED = [
@@ -160,7 +166,7 @@ def worse(record: RunRecord, *metrics: str) -> str:
 
 
 def spread(record: RunRecord) -> str:
-    """LPIPS as the README has it: mean, deviation and best image."""
+    """LPIPS as the page has it: mean, deviation and best image."""
     score = record.privacy["lpips_vgg"]
     mark = worse(record, "lpips_vgg", "snr_db")
     return f"{score.mean:.3f} ± {score.std:.3f} ({score.worst:.3f}){mark}"
@@ -171,8 +177,8 @@ def mean(record: RunRecord, metric: str, digits: int) -> str:
     return f"{shown}{worse(record, metric)}"
 
 
-def row_in_readme(*cells: str) -> bool:
-    return f"| {' | '.join(cells)} |" in README
+def row_is_quoted(*cells: str) -> bool:
+    return f"| {' | '.join(cells)} |" in page("gradients")
 
 
 PRUNED = ("none", "gradprune[p=0.9]", "gradprune[p=0.99]", "gradprune[p=0.999]")
@@ -191,32 +197,28 @@ MIXED = ("none", "mixup[k=4]", "gradprune[p=0.9]+mixup[k=4]", *HIDDEN)
         (MIXED[:2], 32, 32),
     ],
 )
-def test_the_readme_quotes_gradient_matching(
-    defenses: tuple[str, ...], size: int, images: int
-) -> None:
+def test_a_page_quotes_gradient_matching(defenses: tuple[str, ...], size: int, images: int) -> None:
     asked = {"attack": "gradmatch[steps=600]", "batch_size": size, "private_size": images}
     blank = [""] * (len(PRUNED if images == 1000 else MIXED) - len(defenses))
     cells = [spread(matched(defense=defense, **asked)) for defense in defenses]
     row = "one gradient for each image" if size == 1 else f"batches of {size}"
-    assert row_in_readme(row, *cells, *blank)
+    assert row_is_quoted(row, *cells, *blank)
 
 
-def test_the_readme_quotes_what_several_encodings_give_away() -> None:
+def test_a_page_quotes_what_several_encodings_give_away() -> None:
     asked = {"attack": "gradmatch[steps=600]", "batch_size": 1, "rounds": 8}
     mixup, *hidden = (spread(matched(defense=d, **asked)) for d in ("mixup[k=4]", *HIDDEN))
-    assert row_in_readme("one for each of eight encodings", "", mixup, "", *hidden)
+    assert row_is_quoted("one for each of eight encodings", "", mixup, "", *hidden)
 
 
 @pytest.mark.parametrize("rounds", [1, 8])
 @pytest.mark.parametrize("defense", HIDDEN)
-def test_the_readme_quotes_absolute_values_where_signs_are_hidden(
-    defense: str, rounds: int
-) -> None:
+def test_a_page_quotes_absolute_values_where_signs_are_hidden(defense: str, rounds: int) -> None:
     asked = {"attack": "gradmatch[steps=600]", "batch_size": 1, "private_size": 20}
     record = matched(defense=defense, rounds=rounds, **asked)
     metrics = (("lpips_vgg", 3), ("lpips_vgg_abs", 3), ("snr_db_abs", 2), ("ssim_abs", 3))
     cells = [mean(record, metric, digits) for metric, digits in metrics]
-    assert row_in_readme(f"`{defense}`", str(rounds), *cells)
+    assert row_is_quoted(f"`{defense}`", str(rounds), *cells)
 
 
 SETTINGS: dict[str, list[dict[str, object]]] = {
@@ -264,11 +266,11 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         ("single images", "age"),
     ],
 )
-def test_the_readme_quotes_what_options_of_gradient_matching_do(title: str, setting: str) -> None:
+def test_a_page_quotes_what_options_of_gradient_matching_do(title: str, setting: str) -> None:
     asked = {"defense": "none", "private_size": 1000, "batch_size": 4 if setting == "bn" else 1}
     records = [matched(**{**asked, **each}) for each in SETTINGS[setting]]
     cells = [mean(record, "snr_db", 2) for record in records]
-    assert row_in_readme(title, *cells, *[""] * (len(SETTINGS["tv"]) - len(cells)))
+    assert row_is_quoted(title, *cells, *[""] * (len(SETTINGS["tv"]) - len(cells)))
 
 
 @pytest.mark.parametrize(
@@ -280,28 +282,26 @@ def test_the_readme_quotes_what_options_of_gradient_matching_do(title: str, sett
         ("`realistic` without statistics", "preset=realistic,statistics=none", "fl-realistic"),
     ],
 )
-def test_the_readme_quotes_what_the_server_knows(
-    title: str, attack: str, threat_model: str
-) -> None:
+def test_a_page_quotes_what_the_server_knows(title: str, attack: str, threat_model: str) -> None:
     asked = {"attack": f"gradmatch[steps=300,{attack}]", "threat_model": threat_model}
     records = [matched(victim="cnn", batch_size=size, **asked) for size in (1, 4)]
     cells = [f"{mean(r, 'snr_db', 2)}; {mean(r, 'lpips_vgg', 3)}" for r in records]
-    assert row_in_readme(title, *cells)
+    assert row_is_quoted(title, *cells)
 
 
-def test_the_readme_quotes_what_labels_gradients_tell() -> None:
+def test_a_page_quotes_what_labels_gradients_tell() -> None:
     asked = {"attack": "gradmatch[steps=1,labels=counted]", "victim": "strided[epochs=1]"}
     records = [matched(batch_size=size, **asked) for size in (1, 2, 4, 8, 16, 32, 64)]
     told = [f"{record.findings['label_accuracy'].value:.3f}" for record in records]
     chance = [f"{record.findings['label_accuracy'].chance:.3f}" for record in records]
     distinct = [record.measures.get("release.distinct_labels") for record in records]
-    assert row_in_readme("distinct", *("" if d is None else f"{d:.2f}" for d in distinct))
-    assert row_in_readme("told by the bias", *told)
-    assert row_in_readme("told by chance", *chance)
+    assert row_is_quoted("distinct", *("" if d is None else f"{d:.2f}" for d in distinct))
+    assert row_is_quoted("told by the bias", *told)
+    assert row_is_quoted("told by chance", *chance)
 
 
 def test_a_suite_finds_no_use_in_knowing_less() -> None:
-    text = README.replace("\n", " ")
+    text = page("gradients").replace("\n", " ")
     for size in (1, 4):
         record = matched(attack="suite", victim="cnn", batch_size=size)
         members = (record.members[name] for name in ("gradmatch", "gradmatch[preset=realistic]"))
@@ -311,7 +311,7 @@ def test_a_suite_finds_no_use_in_knowing_less() -> None:
         assert f"{informed:.1f} and {told:.1f} dB" in text
 
 
-def test_the_readme_quotes_a_decoder_that_mixcon_does_not_hinder() -> None:
+def test_a_page_quotes_a_decoder_that_mixcon_does_not_hinder() -> None:
     found = [Records(Path()).load(path) for path in RECORDS]
     decoder = "inversion[preset=decoder,epochs=5,base=16]"
     scores = {
@@ -319,7 +319,7 @@ def test_the_readme_quotes_a_decoder_that_mixcon_does_not_hinder() -> None:
         for record in found
         if record.request.attack == decoder and record.dataset.name == "cifar10"
     }
-    text = README.replace("\n", " ")
+    text = page("features").replace("\n", " ")
     assert f"{scores['none']} and {scores['mixcon[strength=1,beta=1e-8]']}, and is not" in text
 
 
@@ -351,22 +351,22 @@ def test_attacks_that_cluster_were_measured() -> None:
     [record for _, record in CLUSTERING],
     ids=[path.stem[:10] for path, _ in CLUSTERING],
 )
-def test_the_readme_quotes_attacks_that_cluster(record: RunRecord) -> None:
+def test_a_page_quotes_attacks_that_cluster(record: RunRecord) -> None:
     found, scores = record.findings, record.privacy
     quoted = [found[name].value for name in ("pair_auc", "encodings_assigned")]
     values = [f"{value:.3f}" for value in quoted]
     row = [*values, f"{scores['snr_db'].mean:.2f}", f"{scores['ssim'].mean:.3f}"]
-    assert " | ".join(row).replace("-", "−") in README
+    assert " | ".join(row).replace("-", "−") in page("clusters")
 
 
 @pytest.mark.parametrize(
     "record", [record for _, record in MOVED], ids=[path.stem[:10] for path, _ in MOVED]
 )
-def test_the_readme_quotes_attacks_on_moved_images(record: RunRecord) -> None:
+def test_a_page_quotes_attacks_on_moved_images(record: RunRecord) -> None:
     scores, purity = record.privacy, record.findings["cluster_purity"].value
     snr, ssim = (scores[name].mean for name in ("snr_db", "ssim"))
     cell = f"| {purity:.2f}, {snr:.2f}, {ssim:.3f} |".replace("-", "−")
-    rows = [row for row in README.splitlines() if f"`{record.request.attack}`" in row]
+    rows = [row for row in page("clusters").splitlines() if f"`{record.request.attack}`" in row]
     assert any(cell in row for row in rows)
 
 
@@ -383,11 +383,11 @@ def test_luo_sees_more_of_moved_images_than_carlini_and_than_a_guess() -> None:
             assert of["luo", rounds].gain > 0
 
 
-def test_the_readme_quotes_what_true_clusters_give() -> None:
+def test_a_page_quotes_what_true_clusters_give() -> None:
     told = [record for _, record in BY_CLUSTERS if "oracle=clusters" in record.request.attack]
     assert len(told) >= 6
     for record in told:
-        assert f"{record.privacy['snr_db'].mean:.2f}" in README
+        assert f"{record.privacy['snr_db'].mean:.2f}" in page("clusters")
 
 
 def test_a_flow_assigns_more_than_the_greedy_way() -> None:
@@ -397,7 +397,7 @@ def test_a_flow_assigns_more_than_the_greedy_way() -> None:
         if way and record.request.dataset == "fashion":
             found = record.findings["encodings_assigned"].value
             ways[record.request.defense, way.removesuffix("]")] = found
-            assert f"{100 * found:.1f}" in README
+            assert f"{100 * found:.1f}" in page("clusters")
     for defense in ("instahide[k=2]", "instahide[k=4,scheme=cross]"):
         assert ways[defense, "flow"] > ways[defense, "greedy"]
 
@@ -424,13 +424,13 @@ CHEN = [
 @pytest.mark.parametrize(
     "record", [record for _, record in CHEN], ids=[path.stem[:10] for path, _ in CHEN]
 )
-def test_the_readme_quotes_chen_where_signs_are_hidden(record: RunRecord) -> None:
+def test_a_page_quotes_chen_where_signs_are_hidden(record: RunRecord) -> None:
     found, absolute = record.findings, record.by_image["snr_db_abs"].attack
     named = f"{found['publics_found'].value:.3f}" if "publics_found" in found else "–"
     back = sum(score is not None and score >= 20 for score in absolute) / len(absolute)
     signed, folded = (f"{record.privacy[name].mean:.2f}" for name in ("snr_db", "snr_db_abs"))
     row = [f"{found['gram_correlation'].value:.3f}", named, f"{back:.3f}", signed, folded]
-    assert " | ".join(row).replace("-", "−") in README
+    assert " | ".join(row).replace("-", "−") in page("clusters")
 
 
 def test_chen_breaks_its_own_setting() -> None:

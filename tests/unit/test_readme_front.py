@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.store.records import Records
+
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]
 TAUS = ("1", "1e-1", "1e-2")
@@ -58,6 +60,19 @@ def test_the_closed_form_beats_the_paper_s_attack(
     best, paper = gains(lines, "lmmse"), gains(lines, LINEAR)
     assert "{:.1f}, {:.1f} and {:.1f} dB better than guessing".format(*best) in opening
     assert "{:.1f}, {:.1f} and {:.1f} dB worse".format(*(-gain for gain in paper)) in opening
+
+
+def test_candidates_are_found_where_no_image_is_shown(opening: str) -> None:
+    records = map(Records(Path()).load, (ROOT / "leaderboards/cifar10-v1/records").glob("*.json"))
+    (sphere,) = (
+        record.identification
+        for record in records
+        if (record.attack.name, record.request.defense) == ("sphere", "singmix[tau=1e-4]")
+    )
+    assert sphere.top1 == 0.5
+    assert sphere.asked == "encodings"
+    assert f"from {sphere.candidates} candidates, `sphere` still puts an image" in opening
+    assert "first for half of the encodings" in opening
 
 
 def test_the_encodings_are_counted(opening: str, lines: list[dict[str, str]]) -> None:
