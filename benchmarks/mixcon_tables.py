@@ -4,7 +4,7 @@ Accuracy:
 
     python benchmarks/mixcon_tables.py table1    # two normals, a network of four layers
     python benchmarks/mixcon_tables.py table3    # LeNet-5 on MNIST and Fashion-MNIST
-    python benchmarks/mixcon_tables.py plane     # figure 3, coarse, as docs/results/mixcon-plane.png
+    python benchmarks/mixcon_tables.py plane     # figure 3, as docs/results/mixcon-plane.png
 
 Inversion, by the paper's attack and by others:
 
