@@ -65,6 +65,7 @@ class Cell:
     space: Resolved
     threat_model: ThreatModel
     metrics: tuple[MetricSpec, ...]
+    """Those that were asked for."""
     attack: Resolved
     main: AttackPlan | None = None
     companions: tuple[AttackPlan, ...] = ()
@@ -75,6 +76,10 @@ class Cell:
     reason: str | None = None
     device: str = "cpu"
     threads: int = 1
+    owner: str = ""
+    """Fingerprint of the owner's key, or of whatever stands for what the owner has."""
+    left_out: tuple[tuple[MetricSpec, str], ...] = ()
+    """Metrics that were not asked for, with the reason."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Metrics whose assets are not here, with the reason."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -169,6 +174,7 @@ def _bare(
     request: Request, registry: Registry, defenses: tuple[Resolved, ...], attack: Resolved
 ) -> Cell:
     """A cell of which nobody knows yet how its attack reads the release."""
+    specs, left_out = registry.specs("metrics"), _left_out(request, registry)
     return Cell(
         request=request,
         defenses=defenses,
@@ -177,9 +183,9 @@ def _bare(
         victim=_one(registry.victim, request.victim, request.preset),
         space=_one(registry.space, request.space, request.preset),
         threat_model=registry.threat_model(request.threat_model),
-        metrics=tuple(registry.specs("metrics")),
+        metrics=tuple(spec for spec in specs if spec.name not in left_out),
         attack=attack,
-        unavailable=_left_out(request, registry),
+        left_out=tuple((spec, left_out[spec.name]) for spec in specs if spec.name in left_out),
     )
 
 

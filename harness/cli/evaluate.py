@@ -49,17 +49,18 @@ def command(
     """
     from harness.cli.progress import Bars
     from harness.cli.report import print_report
-    from harness.running import evaluation
+    from harness.evaluation import evaluate
+    from harness.running.run import dry_run as foresee
     from harness.store import cache_root
     from harness.store.records import Records
 
     asked = given(options, config)
     asked |= {"owner_key": read_key(owner_key) if owner_key else None, "force": force}
     if dry_run:
-        _print_plan(evaluation.dry_run(**asked), as_json)
+        _print_plan(foresee(**asked), as_json)
         return 0
     with Bars(quiet=quiet or as_json) as watching:
-        record = evaluation.evaluate(observer=watching, **asked)
+        record = evaluate(observer=watching, **asked)
     if as_json:
         click.echo(record.json_text())
     else:

@@ -193,7 +193,7 @@ def engine_of(
         with Cluster(address, root) as cluster:
             yield cluster
         return
-    from harness.running.evaluation import check_machine
+    from harness.running.machine import check_machine
     from harness.scheduling.local import Local
     from harness.store.paths import scratch_folder
 
@@ -225,16 +225,18 @@ def run(
 ) -> list[Foreseen]:
     """Run all that is missing; what was foreseen, with the records that there are now."""
     from harness.cli.progress import LiveTable
+    from harness.drawing.pictures import keep_gallery
     from harness.scheduling.matrix import costs_of, fill
 
     if not missing:
         return list(foreseen)
     finished: dict[str, Foreseen] = {}
     with at_work as engine, LiveTable(missing, costs_of(missing), quiet=quiet) as table:
-        for cell, _, task in fill(missing, engine, root, folder, table.told):
+        for cell, record, task in fill(missing, engine, root, folder, table.told):
             table.ended(task)
-            if cell:
+            if cell and record:
                 finished[task.id] = cell
+                keep_gallery(root, folder, record)
                 table.settled(cell)
     return [finished.get(each.tasks[-1].id, each) for each in foreseen]
 

@@ -18,9 +18,10 @@ from harness.boards.folder import BoardFolder
 from harness.boards.freezing import check_frozen
 from harness.boards.protocol import NAME
 from harness.control import ControlReport, run_controls
-from harness.running.keys import plugin_source
-from harness.running.observer import Observer
+from harness.running.record import record_key
+from harness.running.run import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
+from harness.store.identity import plugin_source
 from harness.store.paths import disk_errors
 from harness.store.record import RunRecord, Used
 from harness.store.records import Records
@@ -152,7 +153,7 @@ def adopt(asked: Undertaking, foreseen: Iterable[Foreseen]) -> None:
     records = Records(asked.root)
     for each in foreseen:
         if each.record is None:
-            records.forget(each.keys.record)
+            records.forget(record_key(each.plan))
             asked.folder.drop(each.instead)
         elif not asked.folder.records.path(each.record.id).exists():
             asked.folder.keep(each.record, each.instead)

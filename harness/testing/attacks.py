@@ -27,10 +27,9 @@ from harness.api.knowledge import CARRIED, release_kind
 from harness.asking.plan import AttackPlan
 from harness.control import ControlResult, run_controls
 from harness.description import place
-from harness.running.court import privacy_of
+from harness.running.judge import Judged, JudgeStage
 from harness.sandbox.folder import open_view, read_frame
 from harness.sandbox.jobs import PREPARED
-from harness.store import Artifact
 from harness.testing.datasets import CASES, known
 from harness.testing.subject import Subject, Unanswered, Violation, find, refusal
 from harness.testing.watch import (
@@ -125,12 +124,12 @@ def _answer(bench: Workbench, chosen: AttackPlan) -> Answer:
         raise Violation(
             str(error), "list it in `needs` or `optional`, and ask `view.has` of an optional one"
         ) from error
-    score = _score(bench.court.judged(chosen))
-    return Answer(tensors, score, sum(bench.hands.times))
+    score = _score(bench.run(JudgeStage(bench.run.cell, chosen)))
+    return Answer(tensors, score, sum(bench.processes.times))
 
 
-def _score(judged: Artifact) -> str:
-    score = privacy_of(judged).get("snr_db")
+def _score(judged: Judged) -> str:
+    score = judged.privacy.get("snr_db")
     if score is None or score.mean is None:
         return "claims"
     return f"snr_db {score.mean:.1f}, best null {score.null:.1f}"

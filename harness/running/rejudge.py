@@ -19,20 +19,16 @@ from harness.asking.plan import AttackPlan, Cell, plan_as_ran
 from harness.asking.registry import Registry, registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved, parse_stack, resolve
-from harness.running.attacker import Attacker
-from harness.running.codec import unpack_release
-from harness.running.context import Context
-from harness.running.court import Court, privacy_of
-from harness.running.evaluation import equip, fingerprint
-from harness.running.inline import make_deterministic
-from harness.running.keys import Keys
-from harness.running.observer import Observer
-from harness.running.owner import Owner
+from harness.running.attack import AttackStage
+from harness.running.judge import JudgeStage, scores_by_image
+from harness.running.machine import equip
+from harness.running.release import ReleaseStage, read_release
+from harness.running.run import Observer, Run
 from harness.scoring.by_image import ByImage
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
-from harness.store import Artifact, Store
+from harness.store.artifacts import Artifact, Store
 from harness.store.files import read_tensors
 from harness.store.record import RunRecord, Used
 
@@ -48,35 +44,26 @@ class Rejudged:
 
 
 def rejudge(
-    record: RunRecord, reconstruction: Path, release: Path | None, root: Path, observer: Observer
+    record: RunRecord, reconstruction: Path, release: Path | None, store: Store, observer: Observer
 ) -> Rejudged:
     """Judge what the attack of a record returned.
 
     Where what left the owner is kept in the file `release`, no defense runs; else it is made
-    again by the defenses that are installed. UsageError, AssetUnavailable or CellFailed where
-    the judge cannot do it.
+    again by the defenses that are installed. Nothing is believed that was judged before `store`
+    was opened. UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
     """
-    context = _context(record, release is not None, root, observer)
-    make_deterministic(record.threads)
-    owner = _Keeper(context, _kept(record, release)) if release else Owner(context)
-    returned = Artifact(read_tensors(reconstruction, "reconstruction"), {"diagnostics": {}})
-    court = _Retrial(context, owner, _Returned(returned))
-    plan = context.cell.main
-    assert plan
-    facts = court.judged(plan).facts
-    identified = facts["identification"]
-    return Rejudged(
-        privacy=privacy_of(court.judged(plan)),
-        by_image=court.by_image(plan),
-        findings={n: Finding.model_validate(f) for n, f in facts["findings"].items()},
-        identification=Identification.model_validate(identified) if identified else None,
-    )
-
-
-def _context(record: RunRecord, kept: bool, root: Path, observer: Observer) -> Context:
     known = registry()
-    cell = equip(_cell(record, kept, known), root)
-    return Context(cell, Keys(cell, fingerprint(None)), Store(root), known, observer)
+    cell = equip(_cell(record, release is not None, known), store.root)
+    plan = cell.main
+    assert plan
+    with Run(cell, store, known, observer=observer, force="judge") as run:
+        if release:
+            run.give(ReleaseStage.of(cell), _kept(record, release))
+        attack = AttackStage(cell, plan)
+        run.give(attack, attack.read(Artifact(read_tensors(reconstruction, "reconstruction"))))
+        judged = run(JudgeStage(cell, plan))
+        by_image = scores_by_image(run, plan)
+    return Rejudged(judged.privacy, by_image, judged.findings, judged.identification)
 
 
 def _cell(record: RunRecord, kept: bool, known: Registry) -> Cell:
@@ -131,45 +118,4 @@ def _kept(record: RunRecord, path: Path) -> Release:
         "resolved": {used.name: dict(used.resolved) for used in record.defense},
         "facts": {},
     }
-    return unpack_release(Artifact(read_tensors(path, "release"), facts))
-
-
-class _Keeper(Owner):
-    """An owner whose release is there already."""
-
-    def __init__(self, context: Context, release: Release) -> None:
-        super().__init__(context)
-        self._release_kept = release
-
-    @property
-    def release(self) -> Release:
-        """What left, and what was kept of it."""
-        return self._release_kept
-
-
-class _Returned(Attacker):
-    """An attacker who has come back already."""
-
-    def __init__(self, returned: Artifact) -> None:
-        self._returned = returned
-
-    def attacked(self, plan: AttackPlan) -> Artifact:
-        """What came back."""
-        return self._returned
-
-
-class _Retrial(Court):
-    """A court that looks at nothing that was judged before but the nulls."""
-
-    _again: Artifact | None = None
-
-    def judged(self, plan: AttackPlan) -> Artifact:
-        """The scores, judged now."""
-        if self._again is None:
-            self._again = self._judge(plan)
-        return self._again
-
-    def misplaced(self, plan: AttackPlan) -> Artifact | None:
-        """What the answers score where they are given to other images, judged now."""
-        judged = self.judged(plan)
-        return self._misplaced(judged) if judged.tensors["found"].any() else None
+    return read_release(Artifact(read_tensors(path, "release"), facts))
