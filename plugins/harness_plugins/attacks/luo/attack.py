@@ -20,7 +20,7 @@ from harness_plugins.attacks.luo.school import learn
 from harness_plugins.clusters.labels import images_of_classes
 from harness_plugins.clusters.medoids import clustered
 from harness_plugins.clusters.published import Published
-from harness_plugins.defenses.instahide.masks import flip_signs
+from harness_plugins.sign_masks import flip_signs
 
 if TYPE_CHECKING:
     from torch import Tensor
