@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import normalize
 
+from harness_plugins.attacks.carlini.cliques import cliques
 from harness_plugins.clusters.assignment import Rules, flow, greedy
-from harness_plugins.clusters.cliques import cliques
 from harness_plugins.clusters.labels import PRESENT, images_of_classes
 from harness_plugins.clusters.membership import Membership
 

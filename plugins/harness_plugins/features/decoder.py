@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from harness.api import CellFailed, Reconstruction
-from harness_plugins.attacks.unet import training
-from harness_plugins.attacks.unet.network import Decoder
-from harness_plugins.features import embed
-from harness_plugins.holdout import held_out
+from harness_plugins.features.encoder import embed
+from harness_plugins.networks import training
+from harness_plugins.networks.holdout import held_out
+from harness_plugins.networks.unet import start_at_zero, two_convolutions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -126,3 +127,48 @@ class School:
             return share, score
         self.kept = training.snapshot(self.network)
         return now
+
+
+class Decoder(nn.Module):
+    """Feature maps or vectors to planes of `shape` (c, h, w), which start at zero."""
+
+    def __init__(self, features: tuple[int, ...], shape: tuple[int, ...], base: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.size = (-(-height // 8), -(-width // 8))
+        self.shape = (height, width)
+        self.enter = self._entry(features, 8 * base)
+        steps: list[nn.Module] = []
+        for b in (4 * base, 2 * base, base):
+            steps += [nn.ConvTranspose2d(2 * b, b, 2, 2), two_convolutions(b, b, normalised=True)]
+        self.steps = nn.Sequential(*steps)
+        self.last = nn.Conv2d(base, channels, 1)
+        start_at_zero(self.last)
+
+    def _entry(self, features: tuple[int, ...], width: int) -> nn.Module:
+        """Maps are brought to the coarsest size with their detail kept as channels."""
+        if len(features) == 3:
+            channels = features[0] * 16
+            return nn.Sequential(_Tiles(self.size), nn.Conv2d(channels, width, 3, padding=1))
+        flat = int(torch.Size(features).numel())
+        spread = nn.Linear(flat, width * self.size[0] * self.size[1])
+        return nn.Sequential(nn.Flatten(), spread, nn.Unflatten(1, (width, *self.size)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[n, *features] to [n, c, h, w]."""
+        planes: Tensor = self.last(self.steps(self.enter(features)))
+        return planes[..., : self.shape[0], : self.shape[1]]
+
+
+class _Tiles(nn.Module):
+    """Maps resized to four times the coarsest size, then 4x4 tiles become channels."""
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        super().__init__()
+        self.resize = nn.Upsample((4 * size[0], 4 * size[1]), mode="bilinear")
+        self.tiles = nn.PixelUnshuffle(4)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[n, p, h, w] to [n, 16p, *size]."""
+        tiled: Tensor = self.tiles(self.resize(maps))
+        return tiled

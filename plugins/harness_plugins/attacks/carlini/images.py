@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-
+from harness_plugins.clusters.published import unmasked
 from harness_plugins.clusters.reading import reread, unexplained
 from harness_plugins.clusters.solving import solved
 from harness_plugins.signs.demasker import Demasker
@@ -62,12 +59,3 @@ def mixtures_solved(view: View, published: Published, found: Membership) -> Tens
     true = rows.flatten(1)
     images = solved(true.abs(), _SURE * true.sign(), found, 1)
     return images.view(-1, *rows.shape[1:])
-
-
-def unmasked(view: View, published: Published) -> Published:
-    """The same without its masks, which the view tells."""
-    packed = view.masks.flatten(0, 1).cpu().numpy()
-    rows = published.rows
-    flipped = torch.from_numpy(np.unpackbits(packed, axis=1, count=rows[0].numel())).bool()
-    signs = flipped.to(rows.device).view(rows.shape)
-    return replace(published, rows=torch.where(signs, -rows, rows), hidden=False)

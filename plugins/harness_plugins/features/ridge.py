@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness_plugins.features import embed
+from harness_plugins.features.encoder import embed
 
 if TYPE_CHECKING:
     from torch import Tensor
