@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli.options import (
-    REQUEST,
     config_option,
     epilog,
     given,
     json_option,
+    kind_of,
     print_json,
     quiet_option,
     request_options,
@@ -143,7 +143,7 @@ def _listed(name: str, value: Any) -> tuple[Any, ...]:
     """One value or several, each of the kind that the option is; UsageError for another."""
     from harness.api.errors import UsageError
 
-    kind, _ = REQUEST[name]
+    kind = kind_of(name)
     found = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     for each in found:
         if type(each) is not kind:
