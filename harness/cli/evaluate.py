@@ -50,7 +50,6 @@ def command(
 
     Options on the command line win over those in a file. What is stored already is not run again.
     """
-
     asked = given(options, config)
     asked |= {"owner_key": read_key(owner_key) if owner_key else None, "force": force}
     if dry_run:
