@@ -169,13 +169,20 @@ def test_the_requests_preset_reaches_every_plugin_that_has_it(planned):
     assert planned(victim="mlp[epochs=3]", preset="paper").victim.config.epochs == 3
 
 
-def test_metrics_left_out_say_why(planned):
-    only_snr = planned(metrics="snr_db")
-    assert set(only_snr.unavailable.values()) == {"not asked for"}
-    assert "snr_db" not in only_snr.unavailable
-    assert planned(metrics="all").unavailable == {}
-    assert "quick preset" in planned().unavailable["lpips_vgg"]
-    assert planned(preset="standard").unavailable == {}
+def test_metrics_left_out_say_why(planned, known):
+    def left_out(**options):
+        cell = planned(**options)
+        names = [spec.name for spec in cell.metrics]
+        reasons = {spec.name: reason for spec, reason in cell.left_out}
+        assert sorted([*names, *reasons]) == [spec.name for spec in known.specs("metrics")]
+        return reasons
+
+    only_snr = left_out(metrics="snr_db")
+    assert set(only_snr.values()) == {"not asked for"}
+    assert "snr_db" not in only_snr
+    assert left_out(metrics="all") == {}
+    assert "quick preset" in left_out()["lpips_vgg"]
+    assert left_out(preset="standard") == {}
 
 
 def test_planning_is_pure(planned):
