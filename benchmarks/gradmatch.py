@@ -50,12 +50,10 @@ from harness_plugins.attacks.gradmatch.search import descend
 from harness_plugins.datasets.cifar10 import CIFAR10
 from harness_plugins.datasets.cifar10.dataset import Cifar10
 from harness_plugins.torchvision_cpu import load_torchvision
-from harness_plugins.victims.lenet_sigmoid import LeNetSigmoidConfig
-from harness_plugins.victims.lenet_sigmoid.network import LeNetSigmoid
+from harness_plugins.victims.lenet_sigmoid import LeNetSigmoid, LeNetSigmoidConfig
 from harness_plugins.victims.resnet18 import ResNet18Config
 from harness_plugins.victims.resnet18.network import ResNet18
-from harness_plugins.victims.strided import StridedConfig
-from harness_plugins.victims.strided.network import Strided
+from harness_plugins.victims.strided import Strided, StridedConfig
 
 MISSING = "breaching is not installed: pip install -c constraints.txt -e '.[bench]'"
 SHAPE, CLASSES, CALIBRATION = (3, 32, 32), 10, 256

@@ -14,7 +14,7 @@ SIZES = {SIZES!r}
 def on_nothing(metric, at_least, dataset="fashion-mini", **options):
     return Control("none", dataset, metric, at_least, options=SIZES | options)
 
-def attack(name, *controls, factory="harness_plugins.attacks.identity.rescale:Identity"):
+def attack(name, *controls, factory="harness_plugins.attacks.identity:Identity"):
     needs = (frozenset({{Channel.ENCODINGS}}),)
     return AttackSpec(name=name, version="1", summary="s", reference="r", factory=factory,
                       needs=needs, controls=controls)

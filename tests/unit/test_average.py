@@ -12,7 +12,7 @@ from harness_plugins.attacks.average.attack import Average
 from harness_plugins.attacks.average.search import cosine, most_similar, ssim
 from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
-from harness_plugins.defenses.none.encode import NoDefense
+from harness_plugins.defenses.none import NoDefense
 
 (SPEC,) = harness_attacks()
 SMALL = {"base": 8, "images": 900, "epochs": 2}

@@ -20,7 +20,7 @@ from harness_plugins.attacks.indistinguishability.kolmogorov import (
 from harness_plugins.attacks.indistinguishability.statistics import NAMES, statistics_of
 from harness_plugins.defenses.noise import NoiseConfig
 from harness_plugins.defenses.noise.encode import Noise
-from harness_plugins.defenses.none.encode import NoDefense
+from harness_plugins.defenses.none import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 

@@ -24,7 +24,7 @@ from harness.scoring.judgement import fold, judge, score_images, score_nulls
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics import pixelwise, reidentification, ssim
 from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb
-from harness_plugins.metrics.reidentification.nearest import Reidentification
+from harness_plugins.metrics.reidentification import Reidentification
 from harness_plugins.metrics.ssim import Ssim
 
 N = 60

@@ -8,7 +8,7 @@ from harness.api import CellFailed, Channel, Config, Scale
 from harness_plugins.attacks.linear import LinearConfig, harness_attacks
 from harness_plugins.attacks.linear.descent import Objective, descend
 from harness_plugins.attacks.linear.invert import Linear
-from harness_plugins.defenses.none.encode import NoDefense
+from harness_plugins.defenses.none import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.mixtures.mixture import Mixture

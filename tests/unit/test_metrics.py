@@ -11,7 +11,7 @@ from views import photographs
 from harness.api import AssetFolder, Samples, Scale, Scene
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics.pixelwise.scores import Cosine, Mse, Psnr, SnrDb
-from harness_plugins.metrics.reidentification.nearest import Reidentification
+from harness_plugins.metrics.reidentification import Reidentification
 from harness_plugins.metrics.ssim import CHUNK_VALUES, Ssim
 
 FLAT = Scale(mean=(0.5,), std=(0.5,))

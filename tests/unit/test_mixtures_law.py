@@ -14,7 +14,7 @@ from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
 from harness_plugins.defenses.noise import NoiseConfig
 from harness_plugins.defenses.noise.encode import Noise
-from harness_plugins.defenses.none.encode import NoDefense
+from harness_plugins.defenses.none import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.mixing import draw_sources, draw_weights, mix

@@ -13,7 +13,7 @@ from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
 from harness_plugins.defenses.noise import NoiseConfig
 from harness_plugins.defenses.noise.encode import Noise
-from harness_plugins.defenses.none.encode import NoDefense
+from harness_plugins.defenses.none import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.mixing import mix

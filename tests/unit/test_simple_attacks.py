@@ -5,9 +5,9 @@ import torch
 from views import MIXTURE, attack, clothes, released, snr, stream, view_of
 
 from harness.api import Channel, Config, Samples
-from harness_plugins.attacks.identity.rescale import Identity
+from harness_plugins.attacks.identity import Identity
 from harness_plugins.attacks.nearest.search import Nearest
-from harness_plugins.defenses.none.encode import NoDefense
+from harness_plugins.defenses.none import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 

@@ -23,7 +23,7 @@ from harness_plugins.attacks.unet.attack import UNetAttack
 from harness_plugins.attacks.unet.evidence import weigh
 from harness_plugins.attacks.unet.knowledge import Knowledge
 from harness_plugins.attacks.unet.rows import released_rows
-from harness_plugins.defenses.none.encode import NoDefense
+from harness_plugins.defenses.none import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.networks.training import best_share

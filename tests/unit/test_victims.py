@@ -48,8 +48,8 @@ def test_every_block_is_a_cut_and_the_parts_compose_to_the_whole(name):
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 28, 28)])
 def test_with_norm_group_an_image_is_seen_alone(name, shape):
     """Logits do not depend on the other images of the batch, and do on the image."""
-    model = built_in(name, **NARROW[name], norm="group").build(shape, 10)
-    images = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+    model = built_in(name, **NARROW[name], norm="group").build(shape, 10).double()
+    images = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0)).double()
     torch.testing.assert_close(model(images)[:1], model(images[:1]), atol=1e-5, rtol=1e-5)
     assert not torch.allclose(model(images)[0], model(images)[1], atol=1e-3)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from harness.api import (
@@ -12,9 +14,14 @@ from harness.api import (
     Optimizer,
     Rate,
     Recipe,
+    Victim,
     VictimSpec,
     hookimpl,
 )
+from harness_plugins.victims.image_shape import require_image
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class LeNetSigmoidConfig(Recipe):
@@ -35,6 +42,29 @@ class LeNetSigmoidConfig(Recipe):
     )
 
 
+WIDTHS = (12, 12, 12)
+STRIDES = (2, 2, 1)
+
+
+class LeNetSigmoid(Victim[LeNetSigmoidConfig]):
+    """conv1, conv2, conv3, flatten, head; everything in them from U(-spread, spread)."""
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Sequential:
+        """Fresh blocks for images [c,h,w] of any size."""
+        from torch import nn
+
+        from harness_plugins.victims.plain_convolutions import plain_convolutions
+
+        image = require_image("lenet-sigmoid", shape)
+        model = plain_convolutions(
+            image, classes, widths=WIDTHS, strides=STRIDES, kernel=5, act=nn.Sigmoid
+        )
+        spread = self.config.spread
+        for parameter in model.parameters():
+            nn.init.uniform_(parameter, -spread, spread)
+        return model
+
+
 @hookimpl
 def harness_victims() -> list[VictimSpec]:
     """Declare the victim."""
@@ -45,7 +75,7 @@ def harness_victims() -> list[VictimSpec]:
             summary="DLG's LeNet: sigmoids, strides, and the wide initial weights of its attack",
             reference="Zhu et al. 2019, Deep Leakage from Gradients, arXiv:1906.08935; layers and "
             "weights by its published code (mit-han-lab/dlg), which has three convolutions",
-            factory="harness_plugins.victims.lenet_sigmoid.network:LeNetSigmoid",
+            factory="harness_plugins.victims.lenet_sigmoid:LeNetSigmoid",
             config=LeNetSigmoidConfig,
             presets={"quick": {"epochs": 10}, "standard": {}, "paper": {}},
             formula="σ(conv 5x5, 12, stride 2) > σ(conv 5x5, 12, stride 2) > σ(conv 5x5, 12) "
