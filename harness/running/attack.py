@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from harness.api import Budget, CellFailed, Progress, Reconstruction
-from harness.sandbox.jobs import PREPARED, unpack
+from harness.sandbox.jobs import DIAGNOSTICS, FOUND, PREPARED, unpack
 from harness.sandbox.process import AttackProcess, Spent
 
 
@@ -84,8 +84,8 @@ def attack(
         "prepared": str(prepared),
     }
     taken = process.ask(job, budget, progress, spent=spent)
-    diagnostics = json.loads((out / "diagnostics.json").read_text(encoding="utf-8"))
-    found = unpack(_tensors(out / "reconstruction.safetensors"), diagnostics)
+    diagnostics = json.loads((out / DIAGNOSTICS).read_text(encoding="utf-8"))
+    found = unpack(_tensors(out / FOUND), diagnostics)
     return Attacked(found, taken)
 
 

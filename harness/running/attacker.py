@@ -24,7 +24,7 @@ from harness.running.keys import preparation_arguments
 from harness.running.owner import Owner
 from harness.running.train import input_shape
 from harness.running.view import view
-from harness.sandbox.folder import SHARED, Frame, Named
+from harness.sandbox.jobs import SHARED, Frame, Named
 from harness.sandbox.process import AttackProcess, Spent, Workers
 from harness.store import Artifact
 from harness.store.paths import disk_errors, scratch_folder

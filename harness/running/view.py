@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness.api import Channel, Release, Splits
 from harness.rng import KeyedStream
-from harness.sandbox.folder import Frame, write_folder
+from harness.sandbox.jobs import Frame, write_folder
 
 PLAIN = {Channel.ENCODINGS, Channel.LABELS, Channel.FEATURES}
 MASKS = "extra.masks"

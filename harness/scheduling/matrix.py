@@ -18,8 +18,7 @@ from harness.boards.costs import Costs
 from harness.boards.folder import BoardFolder
 from harness.running.evaluation import conclude, fingerprint, lacks, settle
 from harness.running.keys import Keys
-from harness.scheduling.outcome import Outcome
-from harness.scheduling.queue import Ended, Told, unheard
+from harness.scheduling.queue import Ended, Outcome, TaskProgress, unwatched
 from harness.scheduling.steps import Graph, Task, steps_of
 from harness.store import Store
 from harness.store.record import RunRecord, Status, Used
@@ -34,7 +33,7 @@ State = Literal["done", "failed", "impossible", "missing", "unavailable"]
 class Engine(Protocol):
     """Where tasks are done."""
 
-    def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
+    def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
         """Do all tasks; each as it ends, with what became of it."""
         ...
 
@@ -209,7 +208,7 @@ def fill(
     engine: Engine,
     root: Path,
     folder: BoardFolder | None = None,
-    told: Told = unheard,
+    progress: TaskProgress = unwatched,
 ) -> Iterator[tuple[Foreseen | None, RunRecord | None, Task]]:
     """Do what is missing; each task that ended, with its cell and record where it ended a cell.
 
@@ -217,7 +216,7 @@ def fill(
     """
     graph = graph_of(cells)
     last = {each.tasks[-1].id: each for each in cells}
-    for task, outcome in engine.run(graph, told):
+    for task, outcome in engine.run(graph, progress):
         if outcome.status == "fatal":
             raise outcome.raised()
         each = last.get(task.id)

@@ -28,8 +28,7 @@ from harness.asking.plan import AttackPlan
 from harness.control import ControlResult, run_controls
 from harness.description import place
 from harness.running.court import privacy_of
-from harness.sandbox.folder import open_view, read_frame
-from harness.sandbox.jobs import PREPARED
+from harness.sandbox.jobs import PREPARED, open_view, read_frame
 from harness.store import Artifact
 from harness.testing.datasets import CASES, known
 from harness.testing.subject import Subject, Unanswered, Violation, find, refusal

@@ -8,7 +8,7 @@ from harness.api import Channel
 from harness.rng import KeyedStream, board_key
 from harness.running.codec import unpack_release, unpack_splits
 from harness.running.view import view
-from harness.sandbox.folder import Frame, Named, open_view
+from harness.sandbox.jobs import Frame, Named, open_view
 from harness.store import Store
 
 ENTITLED = {"encodings", "weights", "sources", "n_private"}

@@ -61,7 +61,7 @@ def stored(cache: Path) -> int:
 
 def stations(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """The processes that do a run's steps."""
-    return [each for each in family(process) if "harness.scheduling.station" in command_of(each)]
+    return [each for each in family(process) if "harness.scheduling.local" in command_of(each)]
 
 
 def command_of(process: psutil.Process) -> list[str]:
