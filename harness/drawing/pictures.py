@@ -16,9 +16,9 @@ from harness.results.apart import differing, written
 from harness.rng import KeyedStream, board_key
 from harness.running.codec import SCORE, unpack_release, unpack_splits
 from harness.running.heldout import held_out
-from harness.scoring.nulls import CLASS_MEAN, make_nulls
+from harness.scoring.by_image import BEST_OF_NULLS
+from harness.scoring.matching import CLASS_MEAN, make_nulls
 from harness.scoring.verdict import main_metric
-from harness.scoring.worst import BEST_OF_NULLS
 from harness.store import Artifact, Store
 from harness.store.record import RunRecord
 from harness.store.records import Records

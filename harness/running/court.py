@@ -34,11 +34,10 @@ from harness.running.judge import (
     score_nulls,
 )
 from harness.running.owner import Owner
-from harness.scoring.by_image import ByImage, by_image
+from harness.scoring.by_image import ByImage, another_of_its_class, by_image
 from harness.scoring.leakage import check_judgement
 from harness.scoring.summary import MetricScore
-from harness.scoring.verdict import Told, verdict
-from harness.scoring.worst import another_of_its_class
+from harness.scoring.verdict import FoundOut, verdict
 from harness.store import Artifact
 
 
@@ -193,7 +192,7 @@ class Court:
         facts = {
             "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
             "flags": [flag.model_dump() for flag in check_judgement(judgement)],
-            "verdict": _said(judgement, {plan.attack.name: Told(identified, claims)}),
+            "verdict": _said(judgement, {plan.attack.name: FoundOut(identified, claims)}),
             "identification": identified.model_dump(mode="json") if identified else None,
             "findings": {n: f.model_dump(mode="json") for n, f in claimed.items()},
             "notes": list(judgement.notes),
@@ -214,7 +213,7 @@ def privacy_of(judged: Artifact) -> dict[str, MetricScore]:
     return {name: MetricScore.model_validate(values) for name, values in stored.items()}
 
 
-def _said(judgement: Judgement, told: Mapping[str, Told]) -> str:
+def _said(judgement: Judgement, told: Mapping[str, FoundOut]) -> str:
     """The verdict, and of how many targets it says nothing where an attack shows but some."""
     partial = left_out(judgement.found) if judgement.found.any() else ()
     return " ".join([verdict(judgement.privacy, told), *(f"{note}." for note in partial)])

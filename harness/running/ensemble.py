@@ -19,13 +19,13 @@ from harness.running.court import Court, privacy_of
 from harness.running.judge import NO_HELP, Help
 from harness.running.keys import plugin_source
 from harness.running.owner import Owner
+from harness.scoring.by_image import strongest, worst_case
 from harness.scoring.consistency import Answer, check_consistency, sharper, still_rising
 from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.flag import Flag
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore, Values, summarise
-from harness.scoring.verdict import Told, direction, main_metric, verdict
-from harness.scoring.worst import strongest, worst_case
+from harness.scoring.verdict import FoundOut, direction, main_metric, verdict
 from harness.store import Artifact
 from harness.store.record import Member, Used
 
@@ -269,16 +269,16 @@ def _identification(judged: Artifact) -> Identification | None:
     return Identification.model_validate(found) if found else None
 
 
-def told_by(done: Mapping[str, Done]) -> dict[str, Told]:
+def told_by(done: Mapping[str, Done]) -> dict[str, FoundOut]:
     """What each attack found out besides images."""
     return {name: told(each.judged) for name, each in done.items()}
 
 
-def told(judged: Artifact) -> Told:
+def told(judged: Artifact) -> FoundOut:
     """What one attack found out besides images."""
     findings = judged.facts["findings"]
     claimed = {n: Finding.model_validate(f) for n, f in findings.items() if n not in BY_IMAGES}
-    return Told(_identification(judged), claimed)
+    return FoundOut(_identification(judged), claimed)
 
 
 def first_line(error: Exception) -> str:

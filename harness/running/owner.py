@@ -32,8 +32,7 @@ from harness.running.stack import Stack
 from harness.running.train import MEASURE, SECONDS, EpochClock, state, train
 from harness.running.utility import utility
 from harness.sandbox.rebuilding import cut_at
-from harness.scoring.separability import LARGEST, separability
-from harness.scoring.utility import Right, Utility, summed_up
+from harness.scoring.utility import LARGEST, Right, Utility, separability, summed_up
 from harness.store import Artifact
 from harness.store.features import FeatureStore
 
