@@ -51,7 +51,7 @@ def command(
     from harness.cli.report import print_report
     from harness.running import evaluation
     from harness.store import cache_root
-    from harness.store.records import Records
+    from harness.store.record import Records
 
     asked = given(options, config)
     asked |= {"owner_key": read_key(owner_key) if owner_key else None, "force": force}

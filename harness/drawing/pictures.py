@@ -20,8 +20,7 @@ from harness.scoring.by_image import BEST_OF_NULLS
 from harness.scoring.matching import CLASS_MEAN, make_nulls
 from harness.scoring.verdict import main_metric
 from harness.store import Artifact, Store
-from harness.store.record import RunRecord
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord
 
 RANDOM_COLUMNS = 3
 SHOWN = ("snr_db", "ssim")

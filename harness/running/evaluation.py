@@ -39,8 +39,7 @@ from harness.store.provenance import (
     package_versions,
     python_version,
 )
-from harness.store.record import RunRecord, Status, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Status, Used
 
 QUICK_FLAG = Flag(
     name="unranked",

@@ -25,8 +25,7 @@ from harness.scheduling.steps import Step
 from harness.scoring.flag import Flag
 from harness.scoring.summary import MetricScore
 from harness.store.paths import scratch_folder, sweep
-from harness.store.record import RunRecord
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord
 
 Seal = Callable[[dict[str, Any]], RunRecord]
 """Makes a record of the values that came out."""

@@ -21,8 +21,7 @@ from harness.running.keys import Keys
 from harness.scheduling.queue import Ended, Outcome, TaskProgress, unwatched
 from harness.scheduling.steps import Graph, Task, steps_of
 from harness.store import Store
-from harness.store.record import RunRecord, Status, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Status, Used
 
 FIXED_COSTS = {"companions": 5.0, "record": 2.0}
 """Seconds of steps that take much the same everywhere."""

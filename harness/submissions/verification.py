@@ -20,7 +20,7 @@ from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.running.observer import Observer
 from harness.store.paths import disk_errors, holding
-from harness.store.records import Records
+from harness.store.record import Records
 from harness.submissions import checks
 from harness.submissions.again import (
     fresh_cache,

@@ -9,7 +9,7 @@ from harness.cli.report import print_report
 from harness.drawing.pictures import read_stored
 from harness.running.codec import SCORE, unpack_attacked, unpack_splits
 from harness.store import Store
-from harness.store.records import Records
+from harness.store.record import Records
 from harness_plugins.metrics.recognition import reader
 
 CELL = {

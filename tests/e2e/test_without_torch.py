@@ -18,8 +18,7 @@ from harness.running.evaluation import equip, fingerprint
 from harness.running.keys import Keys
 from harness.scoring.flag import Flag
 from harness.scoring.summary import MetricScore
-from harness.store.record import RunRecord, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Used
 
 pytestmark = pytest.mark.core
 

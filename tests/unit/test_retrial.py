@@ -12,8 +12,7 @@ from harness.running.evaluation import evaluate
 from harness.running.observer import Observer
 from harness.running.retrial import Rejudged, rejudge
 from harness.store import Store
-from harness.store.record import RunRecord, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Used
 
 SMALL: dict[str, Any] = {
     "dataset": "fashion-mini",
