@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
 from typing import Any
 
 from harness.api.errors import UsageError
@@ -54,12 +53,7 @@ class Cluster:
             self._ending = opened.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._ending.close()
 
     def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
