@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
@@ -96,9 +96,9 @@ def _spec(module: str) -> ModuleSpec | None:
     if not parent:
         return find_spec(module)
     above = _spec(parent)
-    if above is None or above.submodule_search_locations is None:
-        return None
-    return PathFinder.find_spec(module, above.submodule_search_locations)
+    places = (above.submodule_search_locations if above else None) or ()
+    found = (FileFinder(place, (SourceFileLoader, [".py"])).find_spec(module) for place in places)
+    return next(filter(None, found), None)
 
 
 def _source(module: str) -> Path | None:
