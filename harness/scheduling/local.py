@@ -20,11 +20,11 @@ from typing import Any
 
 from harness.api.errors import HarnessError
 from harness.api.plugins import Progress
-from harness.running.observer import Observer
+from harness.running.run import Observer, Step
 from harness.sandbox.lines import ChildLines, ParentLines
 from harness.sandbox.process import FORK_SERVERS, limited_to, log_tail
 from harness.scheduling.queue import Ended, Outcome, Queue, TaskProgress, unwatched
-from harness.scheduling.steps import Graph, Step, Task
+from harness.scheduling.steps import Graph, Task
 
 PATIENCE = 5.0
 """Seconds that a step may take to notice that it is to end, and its process to end then."""
@@ -165,15 +165,15 @@ class NotingObserver(Observer):
 
 def do_step(step: Step, options: dict[str, Any], observer: Observer) -> Outcome:
     """One step of one cell, in this process."""
-    from harness.running.evaluation import advance, evaluate
+    from harness.running.run import Run
 
     started = time.perf_counter()
     try:
         if step == "record":
-            record = evaluate(observer=observer, **options)
+            record = Run.open(options, observer=observer).result()
             made = Outcome(status="done", record=record.id)
         else:
-            advance(step, observer=observer, **options)
+            Run.open(options, observer=observer).advance(step)
             made = Outcome(status="done")
     except HarnessError as error:
         made = Outcome.of(error)

@@ -16,10 +16,11 @@ from harness.asking.selector import Resolved
 from harness.boards.cells import BoardCell
 from harness.boards.costs import Costs
 from harness.boards.folder import BoardFolder
-from harness.running.evaluation import conclude, fingerprint, lacks, settle
-from harness.running.keys import Keys
+from harness.running.machine import lacks, settle
+from harness.running.record import record_key
+from harness.running.run import Run
 from harness.scheduling.queue import Ended, Outcome, TaskProgress, unwatched
-from harness.scheduling.steps import Graph, Task, steps_of
+from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store import Store
 from harness.store.record import Records, RunRecord, Status, Used
 
@@ -49,7 +50,6 @@ class Foreseen:
 
     cell: BoardCell
     plan: Cell
-    keys: Keys
     state: State
     reason: str = ""
     lacks: str = ""
@@ -84,26 +84,26 @@ def foresee(
     return [_foreseen(cell, known, root, find, costs) for cell in cells]
 
 
-def _of_board(kept: Mapping[str, RunRecord], cell: BoardCell, _keys: Keys) -> RunRecord | None:
+def _of_board(kept: Mapping[str, RunRecord], cell: BoardCell, _plan: Cell) -> RunRecord | None:
     return kept.get(cell.identity)
 
 
-def _of_cache(cache: Records, _cell: BoardCell, keys: Keys) -> RunRecord | None:
-    return cache.answer(keys.record) or cache.failure(keys.record)
+def _of_cache(cache: Records, _cell: BoardCell, planned: Cell) -> RunRecord | None:
+    key = record_key(planned)
+    return cache.answer(key) or cache.failure(key)
 
 
 def _foreseen(
     cell: BoardCell,
     known: Registry,
     root: Path,
-    find: Callable[[BoardCell, Keys], RunRecord | None],
+    find: Callable[[BoardCell, Cell], RunRecord | None],
     costs: Costs,
 ) -> Foreseen:
     planned = settle(plan(cell.request, known), root)
     lacking = lacks(planned, root)
-    keys = Keys(planned, fingerprint(None))
-    tasks = tuple(steps_of(planned, keys, cell.options))
-    kept = find(cell, keys)
+    tasks = tuple(tasks_of(planned, cell.options))
+    kept = find(cell, planned)
     instead = kept.id if kept else ""
     if kept and not answered_by(planned, kept):
         kept = None
@@ -111,7 +111,6 @@ def _foreseen(
     return Foreseen(
         cell=cell,
         plan=planned,
-        keys=keys,
         state=_state(planned, kept, lacking),
         reason=planned.reason or ((kept.error or "") if kept else lacking),
         lacks=lacking,
@@ -224,7 +223,7 @@ def fill(
             continue
         record = _record(each, outcome, root)
         if folder:
-            _keep(folder, record, root, each.instead)
+            folder.keep(record, each.instead)
         yield replace(each, record=record), record, task
 
 
@@ -234,11 +233,4 @@ def _record(each: Foreseen, outcome: Outcome, root: Path) -> RunRecord:
         records = Records(root)
         return records.load(records.path(outcome.record))
     status: Status = outcome.status  # type: ignore[assignment]
-    return conclude(status, outcome.error, **each.cell.options)
-
-
-def _keep(folder: BoardFolder, record: RunRecord, root: Path, instead: str) -> None:
-    folder.keep(record, instead)
-    picture = Records(root).gallery(record.id)
-    if picture.exists():
-        folder.keep_gallery(record.id, picture.read_bytes())
+    return Run.open(each.cell.options, cache=root).end(status, outcome.error)

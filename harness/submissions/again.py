@@ -13,7 +13,7 @@ from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
 
 if TYPE_CHECKING:
-    from harness.running.observer import Observer
+    from harness.running.run import Observer
     from harness.scoring.by_image import ByImage, Column
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
@@ -177,10 +177,11 @@ def replay(record: RunRecord, cache: Path, observer: Observer) -> RunRecord:
     Cells that are replayed in one cache share releases and trainings. UsageError or
     AssetUnavailable for what cannot be run here.
     """
-    from harness.running.evaluation import evaluate, fingerprint
+    from harness.running.machine import fingerprint
+    from harness.running.run import Run
 
     if record.seeds.get("owner_key") != fingerprint(None):
         raise UsageError("it was made with an owner's key of its own, which its owner keeps")
     asked = record.request.model_dump()
     asked |= {"threads": record.threads, "device": "auto"}
-    return evaluate(observer=observer, cache=cache, **asked)
+    return Run.open(asked, cache=cache, observer=observer).result()

@@ -342,7 +342,7 @@ def _uncounted(record: RunRecord) -> list[str]:
     """Why a record's result does not count; UsageError where that is its attack's to say."""
     from harness.asking.plan import one_attack
     from harness.asking.registry import registry
-    from harness.running.evaluation import uncounted
+    from harness.scoring.flags import uncounted
 
     asked, known = record.request, registry()
     model = known.threat_model(asked.threat_model)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.api.errors import IntegrityError, UsageError
-from harness.asking.toml import read_toml, validated
+from harness.asking.request import read_toml, validated
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import Board, Name

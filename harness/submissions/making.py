@@ -11,16 +11,16 @@ from typing import Any
 from harness.api.errors import UsageError
 from harness.asking import PresetName
 from harness.asking.registry import registry
-from harness.asking.request import make_request
+from harness.asking.request import make_request, validated
 from harness.asking.selector import expand
-from harness.asking.toml import validated
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import check_frozen
 from harness.boards.protocol import NAME
 from harness.control import ControlReport, run_controls
-from harness.running.keys import plugin_source
-from harness.running.observer import Observer
+from harness.running.record import record_key
+from harness.running.run import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
+from harness.store.identity import plugin_source
 from harness.store.paths import disk_errors
 from harness.store.record import Records, RunRecord, Used
 from harness.submissions.cells import Chosen, check_tracks, choose, fitting, places, settled
@@ -151,7 +151,7 @@ def adopt(asked: Undertaking, foreseen: Iterable[Foreseen]) -> None:
     records = Records(asked.root)
     for each in foreseen:
         if each.record is None:
-            records.forget(each.keys.record)
+            records.forget(record_key(each.plan))
             asked.folder.drop(each.instead)
         elif not asked.folder.records.path(each.record.id).exists():
             asked.folder.keep(each.record, each.instead)

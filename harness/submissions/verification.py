@@ -18,7 +18,8 @@ from harness.boards.cells import cells_of, identity
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import SCHEMA as CONTROL_SCHEMA
-from harness.running.observer import Observer
+from harness.running.run import Observer
+from harness.store.artifacts import Store
 from harness.store.paths import disk_errors, holding
 from harness.store.record import Records
 from harness.submissions import checks
@@ -67,6 +68,9 @@ class Verifier:
     observer: Observer = field(default_factory=Observer)
     _open: ExitStack = field(default_factory=ExitStack)
     _cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.root)
 
     def __enter__(self) -> Verifier:
         return self
@@ -223,7 +227,7 @@ class Verifier:
         release = folder.release(record) if told.kind == "defense" else None
         try:
             notes = _rejudged(
-                record, folder.reconstruction(record), release, self.root, self.observer
+                record, folder.reconstruction(record), release, self.store, self.observer
             )
         except IntegrityError:
             raise
@@ -251,15 +255,15 @@ def _rejudged(
     record: RunRecord,
     reconstruction: Path,
     release: Path | None,
-    root: Path,
+    store: Store,
     observer: Observer,
 ) -> list[Note]:
-    from harness.running.evaluation import check_machine
+    from harness.running.machine import check_machine
 
     check_machine("cpu")
-    from harness.running.retrial import rejudge
+    from harness.running.rejudge import rejudge
 
-    found = rejudge(record, reconstruction, release, root, observer)
+    found = rejudge(record, reconstruction, release, store, observer)
     others = judged_otherwise(
         record, found.privacy, found.by_image, found.findings, found.identification
     )

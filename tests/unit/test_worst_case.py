@@ -12,7 +12,7 @@ from harness.scoring.by_image import (
     strongest,
     worst_case,
 )
-from harness.scoring.consistency import Answer, check_consistency, still_rising
+from harness.scoring.flags import Answer, check_consistency, still_rising
 from harness.scoring.identification import Identification
 from harness.scoring.summary import summarise
 
