@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import evaluate
-from harness.store.record import RunRecord
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord
 
 ROOT = Path(__file__).parents[1]
 

@@ -28,8 +28,7 @@ from harness.store.canonical import canonical_json, sha256_of
 from harness.store.identity import plugin_identity
 from harness.store.paths import cache_root, disk_errors, write_atomically
 from harness.store.provenance import code_state, package_versions
-from harness.store.record import RunRecord, Status, Used
-from harness.store.records import MALFORMED
+from harness.store.record import MALFORMED, RunRecord, Status, Used
 
 SCHEMA = "encoding-harness/control/1"
 VOLATILE = {"id", "created", "code", "packages"}

@@ -11,7 +11,7 @@ from harness.boards.cells import identity
 from harness.boards.protocol import FILE, Board, read_board
 from harness.store.canonical import canonical_json, sha256_of
 from harness.store.paths import disk_errors, holding, listed, write_atomically
-from harness.store.records import Records
+from harness.store.record import Records
 
 if TYPE_CHECKING:
     from harness.control import ControlReport

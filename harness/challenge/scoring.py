@@ -31,8 +31,7 @@ from harness.challenge.opening import Truth, open_truth
 from harness.challenge.pack import Description, read_pack
 from harness.challenge.public import public_splits
 from harness.rng import KeyedStream, board_key
-from harness.scoring.matching import Matched, match
-from harness.scoring.nulls import COLOUR, Nulls, make_nulls, match_nulls
+from harness.scoring.matching import COLOUR, Matched, Nulls, make_nulls, match, match_nulls
 from harness.scoring.summary import MetricScore, Values, summarise
 from harness.store.files import read_tensors, sha256_of_file
 

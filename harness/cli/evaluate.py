@@ -72,7 +72,7 @@ def _print(record: RunRecord, as_json: bool) -> None:
         return
     from harness.cli.report import print_report
     from harness.store import cache_root
-    from harness.store.records import Records
+    from harness.store.record import Records
 
     print_report(record, Records(cache_root()))
 

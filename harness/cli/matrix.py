@@ -154,7 +154,7 @@ def _listed(name: str, value: Any) -> tuple[Any, ...]:
 
 def _recent(root: Path) -> list[RunRecord]:
     """What was run last; what among it cannot be read is said, and no more."""
-    from harness.store.records import Records
+    from harness.store.record import Records
 
     found, faults = Records(root).recent(RECENT)
     for fault in faults:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
     from harness.scoring.utility import Utility
-    from harness.store.record import Member, RunRecord
-    from harness.store.records import Records
+    from harness.store.record import Member, Records, RunRecord
 
 WIDTH = 132
 """Columns where nobody says how many there are, as in a pipe."""

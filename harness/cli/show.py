@@ -12,8 +12,7 @@ from harness.cli.options import epilog, json_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.store.record import RunRecord
-    from harness.store.records import Records
+    from harness.store.record import Records, RunRecord
 
 PICTURE = click.Path(path_type=Path, dir_okay=False)
 
@@ -56,7 +55,7 @@ def command(
     differs.
     """
     from harness.store import cache_root
-    from harness.store.records import Records
+    from harness.store.record import Records
 
     if metric and not plane:
         raise click.UsageError("--metric is for --plane: say where to draw it.")

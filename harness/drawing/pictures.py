@@ -19,12 +19,11 @@ from harness.running.judge import SCORE, read_nulls
 from harness.running.load import read_splits
 from harness.running.release import read_release
 from harness.running.truth import held_out
-from harness.scoring.nulls import CLASS_MEAN, Nulls
+from harness.scoring.by_image import BEST_OF_NULLS
+from harness.scoring.matching import CLASS_MEAN, Nulls
 from harness.scoring.verdict import main_metric
-from harness.scoring.worst import BEST_OF_NULLS
 from harness.store import Artifact, Store
-from harness.store.record import RunRecord
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord
 
 RANDOM_COLUMNS = 3
 SHOWN = ("snr_db", "ssim")

@@ -64,6 +64,7 @@ class AttackStage(Stage[Answer]):
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Prepare, then let the attack at the release."""
         from harness.running.view import frame_of, hand_over, tensors_in, workplace
+        from harness.sandbox.jobs import DIAGNOSTICS, FOUND
 
         plan = self.plan
         with run.processes.take() as process, workplace(process, self.label) as place:
@@ -73,8 +74,8 @@ class AttackStage(Stage[Answer]):
             folders = {"view": str(place.view), "out": str(place.out), "prepared": str(learned)}
             job = {"action": "reconstruct", **folders}
             took = process.ask(job, run.budget, progress, spent=before.seconds)
-            tensors = tensors_in(place.out / "reconstruction.safetensors")
-            diagnostics = json.loads((place.out / "diagnostics.json").read_text(encoding="utf-8"))
+            tensors = tensors_in(place.out / FOUND)
+            diagnostics = json.loads((place.out / DIAGNOSTICS).read_text(encoding="utf-8"))
         facts = {
             "diagnostics": diagnostics,
             "peak_memory": {self.label: max(took.megabytes, before.megabytes)},

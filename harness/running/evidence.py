@@ -19,10 +19,9 @@ from harness.scoring.findings import (
     Finding,
     batch_findings,
     findings,
-    leaks_more,
+    mean_finding,
 )
 from harness.scoring.identification import Identification, identification
-from harness.scoring.intervals import mean_intervals
 from harness.scoring.judgement import Judgement
 
 OF_ROWS = frozenset({"weights", "signs", "pair_scores"})
@@ -158,27 +157,13 @@ class Evidence:
         guess = splits.scale.clamp(mean.expand(len(error), *splits.shape))
         truth = splits.private[: len(error)].standardised(splits.scale).images
         chance = float((guess - truth).square().mean())
-        side = leaks_more("squared_error")
-        found = {"squared_error": self._mean(error, chance, side, "error")}
+        found = mean_finding("squared_error", error, chance, self.stream, "error")
         if self.facts.signs is None:
             return found
         told = splits.scale.standardise(judgement.images.cpu()).sign() == truth.sign()
         known = float((mean.sign() == truth.sign()).float().mean())
         share = told.flatten(1).float().mean(1)
-        return found | {"image_sign_accuracy": self._mean(share, known, "higher", "signs")}
-
-    def _mean(self, values: Tensor, chance: float, direction: str, use: str) -> Finding:
-        column = values.double().view(-1, 1).numpy()
-        ci = mean_intervals(column, self.stream.stream(use=use))[0]
-        return Finding.model_validate(
-            {
-                "value": float(values.double().mean()),
-                "ci": ci,
-                "chance": chance,
-                "leaks_more": direction,
-                "n": len(values),
-            }
-        )
+        return found | mean_finding("image_sign_accuracy", share, known, self.stream, "signs")
 
 
 def _checked_rows(rows: Tensor, count: int) -> Tensor:

@@ -15,15 +15,14 @@ from harness.running.attack import AttackStage
 from harness.running.release import ReleaseStage
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.running.truth import Truth
-from harness.scoring.by_image import ByImage, by_image
+from harness.scoring.by_image import ByImage, another_of_its_class, by_image
 from harness.scoring.findings import Finding
 from harness.scoring.flags import Flag, judgement_flags
 from harness.scoring.identification import Identification
 from harness.scoring.judgement import unscored
-from harness.scoring.nulls import COLOUR, MEAN, Nulls
+from harness.scoring.matching import COLOUR, MEAN, Nulls
 from harness.scoring.summary import MetricScore
-from harness.scoring.verdict import Told, verdict
-from harness.scoring.worst import another_of_its_class
+from harness.scoring.verdict import FoundOut, verdict
 from harness.store.artifacts import Artifact, below
 from harness.store.identity import assets_identity
 from harness.store.provenance import packages_of, source_sha256
@@ -306,7 +305,7 @@ class JudgeStage(Stage[Judged]):
             claims = evidence.claimed(found)
             findings = claims | evidence.shown(judgement)
         errors = evidence.errors(judgement)
-        told = {attack: Told(identified, claims)}
+        told = {attack: FoundOut(identified, claims)}
         facts = {
             "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
             "flags": [flag.model_dump() for flag in judgement_flags(judgement)],
@@ -408,7 +407,7 @@ def scores_by_image(run: Run, plan: AttackPlan) -> dict[str, ByImage]:
     return by_image(dict(judged.privacy), *map(_lists, columns))
 
 
-def _said(privacy: Mapping[str, MetricScore], found: Tensor, told: Mapping[str, Told]) -> str:
+def _said(privacy: Mapping[str, MetricScore], found: Tensor, told: Mapping[str, FoundOut]) -> str:
     """The verdict, and of how many targets it says nothing where an attack shows but some."""
     from harness.scoring.judgement import left_out
 

@@ -26,7 +26,7 @@ from harness.running.judge import (
 )
 from harness.running.stage import Output, Stage
 from harness.running.truth import Truth
-from harness.scoring.by_image import ByImage
+from harness.scoring.by_image import ByImage, strongest, worst_case
 from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.flags import (
     Answer,
@@ -39,8 +39,7 @@ from harness.scoring.flags import (
 )
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore, Values, summarise
-from harness.scoring.verdict import Told, direction, main_metric, verdict
-from harness.scoring.worst import strongest, worst_case
+from harness.scoring.verdict import FoundOut, direction, main_metric, verdict
 from harness.store.artifacts import Artifact, below
 from harness.store.record import Member, Used
 
@@ -353,7 +352,7 @@ def _nearer(run: Run, name: str, effort: str, before: Judged, after: Judged) -> 
     return still_rising(name, effort, once, twice, score.unit, judging(run.cell))
 
 
-def _told(judged: Judged) -> Told:
+def _told(judged: Judged) -> FoundOut:
     """What one attack found out besides images."""
     claimed = {name: each for name, each in judged.findings.items() if name not in BY_IMAGES}
-    return Told(judged.identification, claimed)
+    return FoundOut(judged.identification, claimed)

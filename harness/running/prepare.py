@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.asking.selector import Resolved
     from harness.running.run import Run
     from harness.running.view import Workplace
-    from harness.sandbox.folder import Frame, Named
+    from harness.sandbox.jobs import Frame, Named
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class PreparationStage(Stage[Learned]):
     def _frame(self, run: Run, known: AttackPlan, arguments: dict[str, Any]) -> Frame:
         from harness.rng import public_stream
         from harness.running.view import frame_of
-        from harness.sandbox.folder import Named
+        from harness.sandbox.jobs import Named
 
         frame = frame_of(run, known, self.made.channels, self.made.name)
         stream = public_stream(self.cell.request.seed).stream(preparation=self.made.name)
@@ -162,7 +162,7 @@ def preparing(run: Run, plan: AttackPlan) -> Iterator[PreparationStage | Prepare
 def prepare(run: Run, plan: AttackPlan, place: Workplace) -> tuple[Path, Learned]:
     """Learn, or take from the store; the file with what was learned, and what that took here."""
     from harness.running.view import encoder_of
-    from harness.sandbox.folder import SHARED
+    from harness.sandbox.jobs import SHARED
 
     encoder, taken = encoder_of(run), Learned(0.0, 0.0)
     for made in plan.preparations:

@@ -34,8 +34,7 @@ from harness.running.stage import Output, Stage, plugin_boundary
 from harness.running.train import Learning, TrainStage, learning
 from harness.store.artifacts import Store
 from harness.store.paths import cache_root, scratch_folder, sweep
-from harness.store.record import RunRecord, Status
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Status
 
 if TYPE_CHECKING:
     import torch

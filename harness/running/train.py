@@ -22,8 +22,16 @@ from harness.running.release import (
 from harness.running.space import Space, standardised
 from harness.running.stack import Stack, build_stack, recipe_of, victim_under
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
-from harness.scoring.separability import LARGEST, separability
-from harness.scoring.utility import ENCODED, PLAIN, RECOMPUTED, Right, Utility, summed_up
+from harness.scoring.utility import (
+    ENCODED,
+    LARGEST,
+    PLAIN,
+    RECOMPUTED,
+    Right,
+    Utility,
+    separability,
+    summed_up,
+)
 from harness.store.artifacts import Artifact, below
 from harness.store.identity import plugin_identity
 

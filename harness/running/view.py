@@ -22,7 +22,7 @@ from harness.running.release import ReleaseStage, input_shape
 from harness.running.space import Space
 from harness.running.stack import victim_under
 from harness.running.truth import Truth
-from harness.sandbox.folder import Frame, Named, write_folder
+from harness.sandbox.jobs import Frame, Named, write_folder
 from harness.store.artifacts import below
 from harness.store.identity import plain_config
 from harness.store.paths import disk_errors, scratch_folder

@@ -1,82 +1,61 @@
 """What runs in the attack's process: jobs come in on stdin, replies go out on stdout.
 
-The process is started fresh, or forked from a `nursery` that was, and has never held the truth.
-Whatever a plugin prints lands in the log; when the parent goes away, stdin ends and the process
-with it.
+The process is started fresh, or forked from one that was, and has never held the truth. Whatever
+a plugin prints lands in the log; when the parent goes away, stdin ends and the process with it.
+
+With a socket's number as its argument this is a fork server: a process that has imported torch,
+and whose children serve attacks without doing so again. It knows nothing but that one more child
+is wanted: it reads no view and loads no plugin, so that what its children begin with is torch as
+imported. Each child is a process of its own, in a session of its own.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import queue
 import resource
+import socket
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import wait
+from typing import Any
 
 from harness.api.errors import HarnessError
+from harness.sandbox.lines import ParentLines
 
 REPORT_EVERY = 0.1
+STREAMS = 4
+"""Handed over for each child: its stdin, stdout and log, and where its exit code is asked for."""
 
 
-def main() -> None:
-    """Serve jobs until the parent hangs up."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    jobs = _listen(_keep_stdin())
+def serve() -> None:
+    """Do jobs until the parent hangs up."""
+    parent = ParentLines(partial(os._exit, 0))
     import torch
 
     torch.set_deterministic_debug_mode("warn")
-    _send(replies, ready=True)
-    while (job := jobs.get()) is not None:
-        _serve(job, replies)
+    parent.send(ready=os.getpid())
+    while True:
+        _answer(parent.receive(), parent)
 
 
-def _keep_stdin() -> TextIO:
-    """Jobs come in here; a plugin that reads standard input meets its end, not them."""
-    kept = os.fdopen(os.dup(sys.stdin.fileno()))
-    with Path(os.devnull).open() as nothing:
-        os.dup2(nothing.fileno(), sys.stdin.fileno())
-    return kept
-
-
-def _listen(lines: TextIO) -> queue.Queue[dict[str, Any] | None]:
-    """Read jobs on a thread of their own, so that a hang-up ends a busy process too."""
-    jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
-
-    def listen() -> None:
-        for line in lines:
-            jobs.put(json.loads(line))
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
-    return jobs
-
-
-def _send(replies: TextIO, **message: Any) -> None:
-    replies.write(json.dumps(message) + "\n")
-    replies.flush()
-
-
-def _serve(job: dict[str, Any], replies: TextIO) -> None:
+def _answer(job: dict[str, Any], parent: ParentLines) -> None:
     started = time.perf_counter()
     try:
-        _run(job, _reporter(replies))
+        _do(job, _reporter(parent))
     except HarnessError as error:  # a sentence, not a fault: nobody needs to see where it came from
-        _send(replies, error=str(error), kind=type(error).__name__)
+        parent.send(error=str(error), kind=type(error).__name__)
         return
     except Exception as error:  # noqa: BLE001  the one place where a plugin may raise anything
         traceback.print_exc()
         sys.stderr.flush()
-        _send(replies, error=f"{type(error).__name__}: {error}")
+        parent.send(error=f"{type(error).__name__}: {error}")
         return
     sys.stderr.flush()
-    _send(replies, done=True, seconds=time.perf_counter() - started, peak_mb=_peak_megabytes())
+    parent.send(done=True, seconds=time.perf_counter() - started, peak_mb=_peak_megabytes())
 
 
 def _peak_megabytes() -> float:
@@ -84,7 +63,7 @@ def _peak_megabytes() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def _reporter(replies: TextIO) -> Callable[..., None]:
+def _reporter(parent: ParentLines) -> Callable[..., None]:
     """A `Progress` that sends no more than a few messages a second."""
     last = 0.0
 
@@ -93,17 +72,74 @@ def _reporter(replies: TextIO) -> Callable[..., None]:
         now = time.monotonic()
         if done >= total or now - last >= REPORT_EVERY:
             last = now
-            _send(replies, progress=[int(done), int(total), str(note)])
+            parent.send(progress=[int(done), int(total), str(note)])
 
     return report
 
 
-def _run(job: dict[str, Any], report: Callable[..., None]) -> None:
+def _do(job: dict[str, Any], report: Callable[..., None]) -> None:
     from harness.sandbox.jobs import call, prepare, reconstruct, share
 
     actions = {"share": share, "prepare": prepare, "reconstruct": reconstruct, "call": call}
     actions[job["action"]](job, report)
 
 
+def serve_forked(number: int) -> None:
+    """Fork a child for each order that comes, until the parent hangs up; a child serves jobs."""
+    import torch  # noqa: F401  for all of them
+
+    from harness.sandbox import jobs  # noqa: F401  likewise
+
+    with socket.socket(fileno=number) as orders:
+        is_child = _fork_on_order(orders)
+    if is_child:
+        serve()
+
+
+def _fork_on_order(orders: socket.socket) -> bool:
+    """True in a child; False once no more are wanted."""
+    children: dict[int, int] = {}
+    while True:
+        for asked in wait([orders.fileno(), *children]):
+            if asked in children:
+                _tell_exit_code(asked, children.pop(asked))
+                continue
+            order, streams, *_ = socket.recv_fds(orders, 1, STREAMS)
+            if not order:
+                return False
+            *standard, asks = streams
+            children[asks] = os.fork()
+            if not children[asks]:
+                _close(children)
+                _settle(standard)
+                return True
+            _close(standard)
+
+
+def _tell_exit_code(asked: int, child: int) -> None:
+    """Wait for a child's end if the parent asks for it; it hangs up where it does not care."""
+    if os.read(asked, 1):
+        _, status = os.waitpid(child, 0)
+        with suppress(BrokenPipeError):
+            os.write(asked, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(asked)
+
+
+def _close(handles: Iterable[int]) -> None:
+    for handle in handles:
+        os.close(handle)
+
+
+def _settle(streams: list[int]) -> None:
+    """Make these the standard streams, and the process the first of its session."""
+    os.setsid()
+    for standard, stream in enumerate(streams):
+        os.dup2(stream, standard)
+        os.close(stream)
+
+
 if __name__ == "__main__":
-    main()
+    if arguments := sys.argv[1:]:
+        serve_forked(int(arguments[0]))
+    else:
+        serve()

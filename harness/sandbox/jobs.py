@@ -1,81 +1,240 @@
-"""What an attack's process does: share, prepare, reconstruct, or call what a job names."""
+"""An attack's jobs: the view that it is handed on disk, its work on it, and what it brings back.
+
+A view is `view.json`, one safetensors file for each channel, and nothing else. Only granted
+channels have a file. The frame holds what is public anyway: shapes, the scale, the defense's name
+and resolved config, and the key of the attack's own randomness.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from harness.api import Attack, Progress, Reconstruction
+from harness.api import (
+    Attack,
+    Budget,
+    Channel,
+    Config,
+    EncodingDefense,
+    Progress,
+    Reconstruction,
+    Samples,
+    Scale,
+    View,
+)
+from harness.api.release import Encoder
+from harness.api.specs import Spec
 from harness.asking.registry import load_factory, registry
-from harness.sandbox.folder import Frame, open_view, read_frame
+from harness.rng import KeyedStream
+from harness.sandbox.rebuilding import plain, restore, restore_encoder
+from harness.store.artifacts import save_tensors
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+FRAME = "view.json"
+SHARED = "shared"
+"""Folder of what the attack's preparations made, one file each."""
+PREPARED, FOUND, DIAGNOSTICS = (
+    "prepared.safetensors",
+    "reconstruction.safetensors",
+    "diagnostics.json",
+)
+"""Files that an attack's process leaves behind."""
+FIELDS, CLAIM = ("images", "targets", "rows", "batches"), "claims."
+"""How the tensors of a reconstruction are named."""
 
-IMAGES, TARGETS, ROWS, BATCHES, CLAIM = "images", "targets", "rows", "batches", "claims."
-PREPARED = "prepared.safetensors"
+
+class Named(BaseModel):
+    """A plugin by name, and its config as JSON values."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    config: dict[str, Any]
+
+
+class Frame(BaseModel):
+    """Everything in a view that is not a tensor."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attack: Named
+    granted: tuple[Channel, ...]
+    threat_model: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    low: float | None = 0.0
+    high: float | None = 1.0
+    shape: tuple[int, ...]
+    input_shape: tuple[int, ...] = ()
+    classes: int
+    n_private: int | None = None
+    encoder: Named | None = None
+    victim: Named | None = None
+    protocol: dict[str, int | str] = {}
+    key: str
+    device: str
+    seconds: float
+    megabytes: int
+    threads: int
+
+    @property
+    def budget(self) -> Budget:
+        """The attack's limits."""
+        return Budget(self.seconds, self.megabytes, self.threads)
+
+    @property
+    def scale(self) -> Scale:
+        """The dataset's scale."""
+        return Scale(self.mean, self.std, self.low, self.high)
+
+
+def write_folder(
+    folder: Path, frame: Frame, tensors: Mapping[Channel, Mapping[str, Tensor]]
+) -> None:
+    """Write a view: the frame, and one file for each channel that has tensors."""
+    for channel, named in tensors.items():
+        save_tensors(named, folder / f"{channel}.safetensors")
+    (folder / FRAME).write_text(frame.model_dump_json(), encoding="utf-8")
+
+
+def read_frame(folder: Path) -> Frame:
+    """The frame of a view."""
+    return Frame.model_validate_json((folder / FRAME).read_bytes())
+
+
+def open_view(folder: Path, frame: Frame) -> View:
+    """The view as the attack gets it, tensors on the attack's device."""
+    torch.set_num_threads(frame.threads)
+    present = {Channel(path.stem) for path in folder.glob("*.safetensors")}
+    channels: dict[Channel, Any] = {}
+    for channel in present:
+        tensors = load_file(folder / f"{channel}.safetensors", device=frame.device)
+        channels[channel] = _readers(frame).get(channel, _single)(tensors)
+    if Channel.BN_STATISTICS in frame.granted and Channel.GRADIENTS in present:
+        channels.setdefault(Channel.BN_STATISTICS, {})  # of a model without BatchNorm
+    if frame.n_private is not None:
+        channels[Channel.N_PRIVATE] = frame.n_private
+    if Channel.ENCODER in frame.granted:
+        channels[Channel.ENCODER] = _encoder(frame)
+    return View(
+        channels=channels,
+        granted=frozenset(frame.granted),
+        threat_model=frame.threat_model,
+        scale=frame.scale,
+        shape=frame.shape,
+        classes=frame.classes,
+        device=torch.device(frame.device),
+        rng=KeyedStream(bytes.fromhex(frame.key)),
+        protocol=frame.protocol,
+        shared=_shared(folder / SHARED, frame.device),
+    )
+
+
+def _shared(folder: Path, device: str) -> dict[str, Tensor]:
+    """By `preparation.tensor`."""
+    return {
+        f"{path.stem}.{name}": tensor
+        for path in sorted(folder.glob("*.safetensors"))
+        for name, tensor in load_file(path, device=device).items()
+    }
+
+
+def _single(tensors: dict[str, Tensor]) -> Tensor:
+    (tensor,) = tensors.values()
+    return tensor
+
+
+def _readers(frame: Frame) -> dict[Channel, Callable[[dict[str, Tensor]], Any]]:
+    """How channels that are more than one tensor are read."""
+    return {
+        Channel.PUBLIC: lambda t: Samples(t["images"], t["labels"]).standardised(frame.scale),
+        Channel.GRADIENTS: lambda t: t,
+        Channel.BN_STATISTICS: lambda t: t,
+        Channel.MODEL: lambda t: _module(frame, t, cut=False),
+        Channel.FEATURE_ENCODER: lambda t: _module(frame, t, cut=True),
+    }
+
+
+def _encoder(frame: Frame) -> Encoder:
+    named = frame.encoder
+    if named is None:
+        return Encoder("none", Config(), lambda own, _public, _rng: plain(own, frame.classes))
+    defense: EncodingDefense[Any] = _built("defenses", registry().defense(named.name), named)
+    return Encoder(named.name, defense.config, defense.encode)
+
+
+def _module(frame: Frame, state: dict[str, Tensor], *, cut: bool) -> nn.Module:
+    """The victim, or its part up to the cut, with released weights, in evaluation mode."""
+    assert frame.victim is not None
+    victim = _built("victims", registry().victim(frame.victim.name), frame.victim)
+    rebuild = restore_encoder if cut else restore
+    return rebuild(victim, frame.input_shape, frame.classes, state).to(frame.device)
 
 
 def _attack(frame: Frame) -> Attack[Any]:
-    known = registry()
-    spec = known.attack(frame.attack.name)
-    factory = load_factory(spec, known.origin("attacks", spec.name))
-    attack: Attack[Any] = factory(spec.config.model_validate(frame.attack.config))
+    attack: Attack[Any] = _built("attacks", registry().attack(frame.attack.name), frame.attack)
     return attack
+
+
+def _built(kind: str, spec: Spec, named: Named) -> Any:
+    factory = load_factory(spec, registry().origin(kind, spec.name))
+    return factory(spec.config.model_validate(named.config))
 
 
 def share(job: Mapping[str, Any], progress: Progress) -> None:
     """Make what several attacks share, from what all of them hold before the release."""
-    folder, out = Path(job["view"]), Path(job["out"])
-    frame = read_frame(folder)
-    view = open_view(folder, frame)
-    function = _named(job["factory"])
-    torch.manual_seed(view.rng.stream(what="torch").seed())
+    function = _imported(job["factory"])
+    frame, view = _handed(job)
     made = function(view, frame.budget, progress, **job["arguments"])
-    save_file(_plain(made), out / PREPARED)
+    save_tensors(made, Path(job["out"]) / PREPARED)
 
 
 def call(job: Mapping[str, Any], _progress: Progress) -> None:
     """Call the function that the job names with the job itself; it is watched as an attack is."""
-    _named(job["function"])(job)
+    _imported(job["function"])(job)
 
 
-def _named(text: str) -> Any:
-    """What `module:name` says, imported."""
+def _imported(text: str) -> Any:
+    """What `module:name` says."""
     module, _, name = text.partition(":")
     return getattr(import_module(module), name)
 
 
 def prepare(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack learn from what it holds before the release, and keep what it learned."""
-    folder, out = Path(job["view"]), Path(job["out"])
-    frame = read_frame(folder)
-    view = open_view(folder, frame)
-    torch.manual_seed(view.rng.stream(what="torch").seed())
+    frame, view = _handed(job)
     learned = _attack(frame).prepare(view, frame.budget, progress)
-    save_file(_plain(learned), out / PREPARED)
+    save_tensors(learned, Path(job["out"]) / PREPARED)
 
 
 def reconstruct(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack at the release, and keep what it brings back."""
-    folder, out, prepared = Path(job["view"]), Path(job["out"]), job["prepared"]
-    frame = read_frame(folder)
-    view = open_view(folder, frame)
-    learned = load_file(prepared, device=str(view.device))
-    torch.manual_seed(view.rng.stream(what="torch").seed())
+    frame, view = _handed(job)
+    learned = load_file(job["prepared"], device=str(view.device))
     found = _attack(frame).reconstruct(view, learned, frame.budget, progress)
     if not isinstance(found, Reconstruction):
         raise TypeError(f"reconstruct must return a Reconstruction, not {type(found).__name__}")
-    save_file(pack(found), out / "reconstruction.safetensors")
+    out = Path(job["out"])
+    save_tensors(pack(found), out / FOUND)
     diagnostics = {name: _finite(name, value) for name, value in found.diagnostics.items()}
-    (out / "diagnostics.json").write_text(json.dumps(diagnostics), encoding="utf-8")
+    (out / DIAGNOSTICS).write_text(json.dumps(diagnostics), encoding="utf-8")
+
+
+def _handed(job: Mapping[str, Any]) -> tuple[Frame, View]:
+    """The view that a job is about; torch draws from the attack's own stream from here on."""
+    folder = Path(job["view"])
+    frame = read_frame(folder)
+    view = open_view(folder, frame)
+    torch.manual_seed(view.rng.stream(what="torch").seed())
+    return frame, view
 
 
 def _finite(name: str, value: float) -> float:
@@ -84,35 +243,17 @@ def _finite(name: str, value: float) -> float:
     return float(value)
 
 
-def _plain(tensors: Any) -> dict[str, Tensor]:
-    return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-
-
 def pack(found: Reconstruction) -> dict[str, Tensor]:
     """A reconstruction's tensors by name."""
-    named = {
-        IMAGES: found.images,
-        TARGETS: found.targets,
-        ROWS: found.rows,
-        BATCHES: found.batches,
-    }
-    tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
-    tensors |= {CLAIM + name: tensor for name, tensor in found.claims.items()}
-    return _plain(tensors)
+    named = {name: getattr(found, name) for name in FIELDS}
+    claims = {CLAIM + name: tensor for name, tensor in found.claims.items()}
+    return {name: tensor for name, tensor in named.items() if tensor is not None} | claims
 
 
-def unpack(tensors: dict[str, Tensor], diagnostics: dict[str, float]) -> Reconstruction:
+def unpack(tensors: Mapping[str, Tensor], diagnostics: Mapping[str, float]) -> Reconstruction:
     """The inverse of `pack`."""
-    claims = {
-        name.removeprefix(CLAIM): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(CLAIM)
-    }
     return Reconstruction(
-        images=tensors.get(IMAGES),
-        targets=tensors.get(TARGETS),
-        rows=tensors.get(ROWS),
-        batches=tensors.get(BATCHES),
-        claims=claims,
+        **{name: tensors.get(name) for name in FIELDS},
+        claims={k.removeprefix(CLAIM): t for k, t in tensors.items() if k.startswith(CLAIM)},
         diagnostics=diagnostics,
     )

@@ -1,18 +1,24 @@
-"""The parent's side of an attack's process: start it, ask it, watch it, end it."""
+"""The parent's side of an attack's process: start it, ask it, watch it, end it.
+
+On Linux it is forked from one that has imported torch: elsewhere such a process cannot be forked
+safely, and each attack's process imports torch anew.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import selectors
 import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from threading import Lock
 from typing import IO, Any
 
 import psutil
@@ -20,9 +26,160 @@ import psutil
 from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
-from harness.sandbox.starting import LOG_LINES, NURSERIES, START_SECONDS, Started, alone
+from harness.sandbox.lines import ChildLines, Message
 
 LOOK_EVERY = 0.2
+START_SECONDS = 120.0
+"""How long a process may take to import torch; an attack's own time begins after that."""
+LOG_LINES = 12
+GONE = "the process that starts attacks' processes is gone"
+
+
+def limited_to(threads: int) -> dict[str, str]:
+    """Environment variables that bound the threads of a process's libraries."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return dict.fromkeys(names, str(threads))
+
+
+def log_tail(log: bytes) -> str:
+    """The last lines of a log, whatever its bytes."""
+    lines = log.decode(errors="replace").strip().splitlines()
+    return "\n".join(lines[-LOG_LINES:])
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """The parent's environment, with bounded threads and without what names the owner's side."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
+    return {**inherited, **limited_to(threads)}
+
+
+class Forked:
+    """A process that a fork server was asked for; it says its number once it is there.
+
+    `status` is where its exit code is asked for, `log` that of the fork server.
+    """
+
+    def __init__(
+        self, stdin: IO[bytes], stdout: IO[bytes], status: socket.socket, log: IO[bytes]
+    ) -> None:
+        self.stdin, self.stdout = stdin, stdout
+        self.pid: int | None = None
+        self.returncode: int | None = None
+        status.settimeout(START_SECONDS)
+        self._status = status
+        self._log = log
+
+    def wait(self) -> int:
+        """Its exit code, once it has one; CellFailed where the fork server is gone."""
+        if self.returncode is None:
+            said = b""
+            with self._status, contextlib.suppress(OSError):
+                self._status.send(b"?")
+                said = self._status.recv(8)
+            if not said:
+                raise CellFailed(f"{GONE}\n{self._last_words()}".rstrip())
+            self.returncode = int(said)
+        return self.returncode
+
+    def _last_words(self) -> str:
+        if self._log.closed:
+            return ""
+        self._log.seek(0)
+        return log_tail(self._log.read())
+
+    def close(self) -> None:
+        """Let nobody ask for its exit code any more."""
+        self._status.close()
+
+
+class ForkServer:
+    """A process that has imported torch with so many threads, and forks others at once."""
+
+    def __init__(self, threads: int) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the server
+        self._orders, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "harness.sandbox", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                env=_environment(threads),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can fork another."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End it; its children are none of its business."""
+        self._orders.close()
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+    def fork(self, log: IO[bytes]) -> Forked:
+        """One more process, which writes to `log`; it comes when torch is imported."""
+        (their_in, our_in), (our_out, their_out) = os.pipe(), os.pipe()
+        status, theirs = socket.socketpair()
+        streams = [their_in, their_out, log.fileno(), theirs.fileno()]
+        with contextlib.suppress(OSError):  # one that is gone is noticed by what is missing
+            socket.send_fds(self._orders, [b"1"], streams)
+        for handle in (their_in, their_out):
+            os.close(handle)
+        theirs.close()
+        return Forked(os.fdopen(our_in, "wb"), os.fdopen(our_out, "rb"), status, self._log)
+
+
+class ForkServers:
+    """The fork servers of this process, by their number of threads; gone with their last user."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._open: dict[int, ForkServer] = {}
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what is started meanwhile for all that comes until the end."""
+        with self._lock:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                while not self._users and self._open:
+                    self._open.popitem()[1].close()
+
+    def start(self, log: IO[bytes], threads: int) -> Forked | subprocess.Popen[bytes]:
+        """An attack's process, forked where it can be."""
+        if sys.platform != "linux":
+            return alone(log, threads)
+        with self._lock:
+            if threads in self._open and not self._open[threads].alive:
+                self._open.pop(threads).close()
+            if threads not in self._open:
+                self._open[threads] = ForkServer(threads)
+            return self._open[threads].fork(log)
+
+
+FORK_SERVERS = ForkServers()
+
+
+def alone(log: IO[bytes], threads: int) -> Forked | subprocess.Popen[bytes]:
+    """An attack's process that imports all it needs by itself."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness.sandbox"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=_environment(threads),
+        start_new_session=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -40,45 +197,45 @@ class AttackProcess:
     """
 
     def __init__(
-        self, log: Path, threads: int, start: Callable[[IO[bytes], int], Started] = alone
+        self,
+        log: Path,
+        threads: int,
+        start: Callable[[IO[bytes], int], Forked | subprocess.Popen[bytes]] = alone,
     ) -> None:
         self.log = log
         self._file = log.open("wb")
         self._process = start(self._file, threads)
-        self._buffer = b""
+        self._lines = ChildLines(self._process.stdin, self._process.stdout)
         self._peak = 0.0
         self._ready = False
 
     def __enter__(self) -> AttackProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the process and everything it started, in sessions of their own too."""
-        with contextlib.suppress(CellFailed):  # one that never came to be
-            self._kill()
-        for pipe in (self._process.stdin, self._process.stdout, self._file):
-            if pipe:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        """End the process and everything it started, in sessions of their own too.
 
-    def _kill(self) -> None:
-        if not self._process.born:
-            return
+        One that is not there yet ends by itself, once nobody is at the other end of its pipes.
+        """
+        if self._process.pid is not None:
+            self._kill(self._process.pid)
+        self._lines.close()
+        if isinstance(self._process, Forked):
+            self._process.close()
+        self._file.close()
+
+    def _kill(self, number: int) -> None:
         family = self._family()
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(number, signal.SIGKILL)
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        self._process.wait()
+        with contextlib.suppress(CellFailed):
+            self._process.wait()
 
     def ask(
         self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
@@ -87,15 +244,14 @@ class AttackProcess:
 
         `spent` seconds of the budget are gone already.
         """
-        self._write(job)
-        left = budget.seconds - spent
-        deadline = time.monotonic() + left + (0 if self._ready else START_SECONDS)
+        if not self._ready:
+            self._await()
+        with contextlib.suppress(BrokenPipeError):  # its end is noticed when it is listened to
+            self._lines.send(**job)
+        deadline = time.monotonic() + budget.seconds - spent
         while True:
-            for message in self._messages():
-                if "ready" in message:
-                    self._ready = True
-                    deadline = time.monotonic() + left
-                elif "progress" in message:
+            for message in self._received():
+                if "progress" in message:
                     progress(*message["progress"])
                 elif "error" in message:
                     raise self._failure(message)
@@ -103,7 +259,16 @@ class AttackProcess:
                     return Spent(message["seconds"], max(message["peak_mb"], self._peak))
             self._watch(deadline, budget)
 
-    def _failure(self, message: Mapping[str, Any]) -> CellFailed:
+    def _await(self) -> None:
+        """Wait until it says that it has imported torch, and its number."""
+        deadline = time.monotonic() + START_SECONDS
+        while not (said := self._received()):
+            if time.monotonic() > deadline:
+                started = f"no process could be started within {START_SECONDS:g} s"
+                raise CellFailed(self._with_log(started))
+        self._process.pid, self._ready = said[0]["ready"], True
+
+    def _failure(self, message: Message) -> CellFailed:
         """What the attack raised: its own sentence as it is, anything else with the log's tail."""
         if message.get("kind") == NotApplicable.__name__:
             return NotApplicable(message["error"])
@@ -111,26 +276,12 @@ class AttackProcess:
             return CellFailed(f"{message['kind']}: {message['error']}")
         return CellFailed(self._with_log(message["error"]))
 
-    def _write(self, job: Mapping[str, Any]) -> None:
-        assert self._process.stdin
-        try:
-            self._process.stdin.write(json.dumps(job).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise CellFailed(self._with_log(self._death())) from None
-
-    def _messages(self) -> list[dict[str, Any]]:
+    def _received(self) -> list[Message]:
         """What has come since the last look, waiting a moment for it."""
-        assert self._process.stdout
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(LOOK_EVERY):
-                return []
-        data = os.read(self._process.stdout.fileno(), 1 << 16)
-        if not data:
-            raise CellFailed(self._with_log(self._death()))
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        return [json.loads(line) for line in lines if line]
+        try:
+            return self._lines.receive(LOOK_EVERY)
+        except EOFError:
+            raise CellFailed(self._with_log(self._death())) from None
 
     def _watch(self, deadline: float, budget: Budget) -> None:
         if time.monotonic() > deadline:
@@ -145,6 +296,9 @@ class AttackProcess:
             )
 
     def _family(self) -> list[psutil.Process]:
+        """The process and all that it started; empty where it is gone, or not there yet."""
+        if self._process.pid is None:  # which psutil would take for this very process
+            return []
         try:
             root = psutil.Process(self._process.pid)
             return [root, *root.children(recursive=True)]
@@ -159,22 +313,17 @@ class AttackProcess:
         return used / 2**20
 
     def _death(self) -> str:
-        code = self._process.wait()
-        if code is None:
-            return self._process.why
+        try:
+            code = self._process.wait()
+        except CellFailed as error:
+            return str(error)
         if code < 0:
             return f"the attack's process was killed by {signal.Signals(-code).name}"
         return f"the attack's process ended with exit code {code}"
 
     def _with_log(self, message: str) -> str:
-        tail = log_tail(self.log)
+        tail = log_tail(self.log.read_bytes())
         return f"{message}\n{tail}" if tail else message
-
-
-def log_tail(path: Path) -> str:
-    """The last lines of a log, whatever its bytes."""
-    lines = path.read_bytes().decode(errors="replace").strip().splitlines()
-    return "\n".join(lines[-LOG_LINES:])
 
 
 class Workers:
@@ -186,7 +335,7 @@ class Workers:
         self._spare: AttackProcess | None = None
         self._count = 0
         self._kept = ExitStack()
-        self._kept.enter_context(NURSERIES.kept())
+        self._kept.enter_context(FORK_SERVERS.kept())
         self.expected = 0
 
     def warm(self) -> None:
@@ -195,7 +344,7 @@ class Workers:
             self._count += 1
             self.expected -= 1
             log = self._folder / f"worker-{self._count}.log"
-            self._spare = AttackProcess(log, self._threads, NURSERIES.start)
+            self._spare = AttackProcess(log, self._threads, FORK_SERVERS.start)
 
     def take(self) -> AttackProcess:
         """A fresh process, for one attack."""

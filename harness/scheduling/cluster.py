@@ -13,20 +13,18 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
 from typing import Any
 
 from harness.api.errors import UsageError
 from harness.running.run import Step
-from harness.sandbox.starting import THREAD_VARIABLES
-from harness.scheduling.outcome import Outcome
-from harness.scheduling.queue import Ended, Queue, Told, unheard
-from harness.scheduling.station import Telling, do
+from harness.sandbox.process import limited_to
+from harness.scheduling.local import NotingObserver, do_step
+from harness.scheduling.queue import Ended, Outcome, Queue, TaskProgress, unwatched
 from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store.paths import ENVIRONMENT, scratch_folder
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at what running tasks say."""
+"""Seconds between two looks at what running tasks note."""
 HABITS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Started here, Ray neither tells of its use nor makes way for whatever else runs."""
 ANSWERS_WITHIN = 10.0
@@ -52,19 +50,14 @@ class Cluster:
         with ExitStack() as opened:
             opened.enter_context(_connected(self.address))
             self._token = opened.enter_context(_token(self.root))
-            self._desk = _open_desk()
+            self._notes = _open_notes()
             self._ending = opened.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._ending.close()
 
-    def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
+    def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
         """Do all tasks; each that ended, in the order of ending, with what became of it.
 
         A task that failed is followed by those that waited for it, with the same outcome.
@@ -76,7 +69,7 @@ class Cluster:
             self._hand_out(queue)
             for reference in self._ready():
                 yield from self._conclude(queue, reference)
-            self._pass_on(told)
+            self._pass_on(progress)
 
     def _hand_out(self, queue: Queue) -> None:
         """As many tasks as keep every node busy; the first in the graph's order."""
@@ -86,7 +79,7 @@ class Cluster:
         while len(self._running) < most and (task := queue.next(patient=True)):
             work = self._function(task.threads, task.accelerated)
             order = (task.id, task.step, dict(task.options), str(self._token))
-            self._running[work.remote(*order, self._desk)] = task
+            self._running[work.remote(*order, self._notes)] = task
 
     def _function(self, threads: int, accelerated: bool) -> Any:
         """`work` with what it needs of a node. A lost one is given out anew here, not by Ray."""
@@ -94,18 +87,15 @@ class Cluster:
 
         key = (threads, accelerated)
         if key not in self._functions:
+            hidden = {} if accelerated else {"CUDA_VISIBLE_DEVICES": ""}
+            variables = {**limited_to(threads), **hidden, ENVIRONMENT: str(self.root)}
             self._functions[key] = ray.remote(
                 num_cpus=threads,
                 num_gpus=int(accelerated),
                 max_retries=0,
-                runtime_env={"env_vars": self._environment(threads, accelerated)},
+                runtime_env={"env_vars": variables},
             )(work)
         return self._functions[key]
-
-    def _environment(self, threads: int, accelerated: bool) -> dict[str, str]:
-        hidden = {} if accelerated else {"CUDA_VISIBLE_DEVICES": ""}
-        counted = dict.fromkeys(THREAD_VARIABLES, str(threads))
-        return {**counted, **hidden, ENVIRONMENT: str(self.root)}
 
     def _ready(self) -> list[Any]:
         import ray
@@ -127,31 +117,31 @@ class Cluster:
             return
         yield from queue.end(task, outcome)
 
-    def _pass_on(self, told: Told) -> None:
-        """What running tasks have said since the last time."""
+    def _pass_on(self, progress: TaskProgress) -> None:
+        """What running tasks have noted since the last time."""
         import ray
         from ray.exceptions import RayError
 
         try:
-            notes = ray.get(self._desk.taken.remote(), timeout=LOOK_EVERY)
+            notes = ray.get(self._notes.take.remote(), timeout=LOOK_EVERY)
         except RayError:
             return
         for task in self._running.values():
             if task.id in notes:
-                told(task, notes[task.id])
+                progress(task, notes[task.id])
 
 
-def work(name: str, step: Step, options: dict[str, Any], token: str, desk: Any) -> dict[str, Any]:
+def work(name: str, step: Step, options: dict[str, Any], token: str, notes: Any) -> dict[str, Any]:
     """One task on a node of the cluster; its outcome as JSON values."""
 
-    def say(words: str) -> None:
-        desk.hear.remote(name, f"{platform.node()}: {words}")
+    def note(words: str) -> None:
+        notes.put.remote(name, f"{platform.node()}: {words}")
 
     fault = _unfit(name, options, Path(token))
     if fault:
         outcome = Outcome(status="fatal", error=fault, kind="UsageError")
     else:
-        outcome = do(step, options, Telling(say))
+        outcome = do_step(step, options, NotingObserver(note))
     return outcome.model_dump(mode="json")
 
 
@@ -179,29 +169,29 @@ def _unfit(name: str, options: Mapping[str, Any], token: Path) -> str:
     )
 
 
-class Desk:
-    """Where running tasks say what they do; an actor of its own."""
+class Notes:
+    """What running tasks are doing, in their own words; an actor of its own."""
 
     def __init__(self) -> None:
-        self._notes: dict[str, str] = {}
+        self._latest: dict[str, str] = {}
 
-    def hear(self, name: str, words: str) -> None:
-        """A task says something."""
-        self._notes[name] = words
+    def put(self, name: str, words: str) -> None:
+        """Keep a task's note, in place of the one before."""
+        self._latest[name] = words
 
-    def taken(self) -> dict[str, str]:
-        """The last words of each task since the last time, by the task's id."""
-        notes, self._notes = self._notes, {}
-        return notes
+    def take(self) -> dict[str, str]:
+        """The last note of each task since the last time, by the task's id."""
+        latest, self._latest = self._latest, {}
+        return latest
 
 
-def _open_desk() -> Any:
-    """A desk on this machine, which the run does not outlive anyway."""
+def _open_notes() -> Any:
+    """Notes kept on this machine, which the run does not outlive anyway."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote()
+    return ray.remote(num_cpus=0, scheduling_strategy=here)(Notes).remote()
 
 
 @contextmanager

@@ -1,91 +1,35 @@
-"""Tasks on this machine: as many processes as asked for, each doing one step at a time."""
+"""Tasks on this machine: as many processes as asked for, each doing one step at a time.
+
+Run as a program, this is such a process: it ends when its parent does.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import wait
 from pathlib import Path
-from types import TracebackType
+from types import FrameType
 from typing import Any
 
-from harness.sandbox.starting import THREAD_VARIABLES
-from harness.scheduling.outcome import Outcome
-from harness.scheduling.queue import Ended, Queue, Told, unheard
+from harness.api.errors import HarnessError
+from harness.api.plugins import Progress
+from harness.running.run import Observer, Step
+from harness.sandbox.lines import ChildLines, ParentLines
+from harness.sandbox.process import FORK_SERVERS, limited_to, log_tail
+from harness.scheduling.queue import Ended, Outcome, Queue, TaskProgress, unwatched
 from harness.scheduling.steps import Graph, Task
 
-LOG_LINES = 12
-PATIENCE = 10.0
-"""Seconds that a process may take to end by itself."""
-
-
-class Station:
-    """One process that does steps, each with so many threads."""
-
-    def __init__(self, log: Path, threads: int, environment: Mapping[str, str]) -> None:
-        self.log = log
-        self.threads = threads
-        self.task: Task | None = None
-        self._file = log.open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.scheduling.station"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._file,
-            env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads)), **environment},
-            start_new_session=True,
-        )
-        assert self._process.stdout
-        self.output = self._process.stdout
-        os.set_blocking(self.output.fileno(), False)
-        self._buffer = b""
-
-    def begin(self, task: Task) -> None:
-        """Give it a task; one that is gone is noticed when it is listened to."""
-        self.task = task
-        order = {"step": task.step, "options": dict(task.options)}
-        assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(order).encode() + b"\n")
-            self._process.stdin.flush()
-
-    def heard(self) -> Iterator[dict[str, Any]]:
-        """Whole messages that have come; EOFError once the process is gone."""
-        chunk = self.output.read()
-        if chunk == b"":
-            raise EOFError
-        *lines, self._buffer = (self._buffer + (chunk or b"")).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
-
-    def dismiss(self) -> None:
-        """Tell the process to end, and what it started."""
-        with contextlib.suppress(OSError):
-            assert self._process.stdin
-            self._process.stdin.close()
-        self._process.send_signal(signal.SIGTERM)
-
-    def close(self) -> None:
-        """End the process, by force where it does not end by itself."""
-        self.dismiss()
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self.output.close()
-        self._file.close()
-
-    def last_words(self) -> str:
-        """The end of its log."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(lines[-LOG_LINES:])
+PATIENCE = 5.0
+"""Seconds that a step may take to notice that it is to end, and its process to end then."""
+NOTE_EVERY = 0.5
+"""Seconds between two notes on how far a step is."""
 
 
 class Local:
@@ -95,25 +39,18 @@ class Local:
         self.workers = workers
         self.folder = folder
         self.accelerators = accelerators
-        self._stations: dict[int, Station] = {}
-        self._selector = selectors.DefaultSelector()
+        self._open: dict[int, Worker] = {}
 
     def __enter__(self) -> Local:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for station in self._stations.values():
-            station.dismiss()
-        for slot in list(self._stations):
-            self._drop(slot)
-        self._selector.close()
+    def __exit__(self, *_error: object) -> None:
+        for worker in self._open.values():
+            worker.lines.close()
+        while self._open:
+            self._open.popitem()[1].close()
 
-    def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
+    def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
         """Do all tasks; each that ended, in the order of ending, with what became of it.
 
         A task that failed is followed by those that waited for it, with the same outcome.
@@ -121,29 +58,28 @@ class Local:
         queue = Queue(graph)
         while not queue.over:
             self._hand_out(queue)
-            for slot, message in self._messages():
-                yield from self._answer(queue, slot, message, told)
+            ready = wait([worker.lines.fileno() for worker in self._open.values()], 1.0)
+            for slot, worker in list(self._open.items()):
+                if worker.lines.fileno() in ready:
+                    yield from self._receive(queue, slot, worker, progress)
 
     def _hand_out(self, queue: Queue) -> None:
         for slot in range(self.workers):
-            station = self._stations.get(slot)
-            if station and station.task:
+            if slot in self._open and self._open[slot].task:
                 continue
             task = queue.next()
             if task is None:
                 return
-            self._station(slot, task.threads).begin(task)
+            self._worker(slot, task.threads).begin(task)
 
-    def _station(self, slot: int, threads: int) -> Station:
+    def _worker(self, slot: int, threads: int) -> Worker:
         """The process of a slot; a library counts its threads once, so others need another."""
-        if slot in self._stations and self._stations[slot].threads != threads:
-            self._drop(slot)
-        if slot not in self._stations:
-            log = self.folder / f"station-{slot}-{time.monotonic_ns()}.log"
-            station = Station(log, threads, self._leased(slot))
-            self._stations[slot] = station
-            self._selector.register(station.output, selectors.EVENT_READ, slot)
-        return self._stations[slot]
+        if slot in self._open and self._open[slot].threads != threads:
+            self._open.pop(slot).close()
+        if slot not in self._open:
+            log = self.folder / f"worker-{slot}-{time.monotonic_ns()}.log"
+            self._open[slot] = Worker(log, threads, self._leased(slot))
+        return self._open[slot]
 
     def _leased(self, slot: int) -> dict[str, str]:
         """The one accelerator that a slot's process sees."""
@@ -153,33 +89,131 @@ class Local:
         devices = [v for v in visible if v] or [str(i) for i in range(self.accelerators)]
         return {"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]}
 
-    def _messages(self) -> list[tuple[int, dict[str, Any]]]:
-        found = []
-        for key, _ in self._selector.select(1.0):
-            slot = key.data
-            try:
-                found += [(slot, message) for message in self._stations[slot].heard()]
-            except EOFError:
-                found.append((slot, {"gone": True}))
-        return found
-
-    def _answer(
-        self, queue: Queue, slot: int, message: Mapping[str, Any], told: Told
+    def _receive(
+        self, queue: Queue, slot: int, worker: Worker, progress: TaskProgress
     ) -> Iterator[Ended]:
-        station = self._stations[slot]
-        task = station.task
-        if "gone" in message:
-            words = station.last_words()
-            self._drop(slot)
-            if task:
-                yield from queue.lose(task, words)
-        elif task and "done" in message:
-            station.task = None
-            yield from queue.end(task, Outcome.model_validate(message["done"]))
-        elif task and "note" in message:
-            told(task, message["note"])
+        try:
+            messages = worker.lines.receive(0)
+        except EOFError:
+            self._open.pop(slot).close()
+            if worker.task:
+                yield from queue.lose(worker.task, log_tail(worker.log.read_bytes()))
+            return
+        for message in messages:
+            task = worker.task
+            if task and "done" in message:
+                worker.task = None
+                yield from queue.end(task, Outcome.model_validate(message["done"]))
+            elif task:
+                progress(task, message["note"])
 
-    def _drop(self, slot: int) -> None:
-        station = self._stations.pop(slot)
-        self._selector.unregister(station.output)
-        station.close()
+
+class Worker:
+    """A process that does steps, each with so many threads."""
+
+    def __init__(self, log: Path, threads: int, environment: Mapping[str, str]) -> None:
+        self.log = log
+        self.threads = threads
+        self.task: Task | None = None
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "harness.scheduling.local"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env={**os.environ, **limited_to(threads), **environment},
+                start_new_session=True,
+            )
+        self.lines = ChildLines(self._process.stdin, self._process.stdout)
+
+    def begin(self, task: Task) -> None:
+        """Give it a task; one that is gone is noticed when it is listened to."""
+        self.task = task
+        with contextlib.suppress(BrokenPipeError):
+            self.lines.send(step=task.step, options=dict(task.options))
+
+    def close(self) -> None:
+        """End the process, by force where it does not end by itself."""
+        self.lines.close()
+        try:
+            self._process.wait(2 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class NotingObserver(Observer):
+    """An observer that puts into words what is being done."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Progress]:
+        """Note that a stage begins, and now and then how far it is."""
+        self._note(name)
+        last = time.monotonic()
+
+        def report(done: int, total: int, note: str = "") -> None:
+            nonlocal last
+            if time.monotonic() - last >= NOTE_EVERY:
+                last = time.monotonic()
+                self._note(f"{name} {done}/{total} {note}".rstrip())
+
+        yield report
+
+
+def do_step(step: Step, options: dict[str, Any], observer: Observer) -> Outcome:
+    """One step of one cell, in this process."""
+    from harness.running.run import Run
+
+    started = time.perf_counter()
+    try:
+        if step == "record":
+            record = Run.open(options, observer=observer).result()
+            made = Outcome(status="done", record=record.id)
+        else:
+            Run.open(options, observer=observer).advance(step)
+            made = Outcome(status="done")
+    except HarnessError as error:
+        made = Outcome.of(error)
+    return made.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
+
+
+class Stopped(KeyboardInterrupt):
+    """The parent is gone, or wants no more.
+
+    Not a SystemExit: one that comes in the midst of a plugin is the plugin's, and a failed cell.
+    """
+
+
+def _serve() -> None:
+    """Do steps until the parent hangs up."""
+    parent = ParentLines(_stop)
+    import torch  # noqa: F401  before the first order comes
+
+    observer = NotingObserver(lambda words: parent.send(note=words))
+    with FORK_SERVERS.kept():
+        while True:
+            done = do_step(**parent.receive(), observer=observer)
+            parent.send(done=done.model_dump(mode="json"))
+
+
+def _stop() -> None:
+    """End whatever is being done; by force where that does not help."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
+    os._exit(1)
+
+
+def _on_signal(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Stopped
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _on_signal)
+    try:
+        _serve()
+    except (Stopped, BrokenPipeError):
+        sys.exit(0)

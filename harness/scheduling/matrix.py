@@ -19,12 +19,10 @@ from harness.boards.folder import BoardFolder
 from harness.running.machine import lacks, settle
 from harness.running.record import record_key
 from harness.running.run import Run
-from harness.scheduling.outcome import Outcome
-from harness.scheduling.queue import Ended, Told, unheard
+from harness.scheduling.queue import Ended, Outcome, TaskProgress, unwatched
 from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store import Store
-from harness.store.record import RunRecord, Status, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Status, Used
 
 FIXED_COSTS = {"companions": 5.0, "record": 2.0}
 """Seconds of steps that take much the same everywhere."""
@@ -35,7 +33,7 @@ State = Literal["done", "failed", "impossible", "missing", "unavailable"]
 class Engine(Protocol):
     """Where tasks are done."""
 
-    def run(self, graph: Graph, told: Told = unheard) -> Iterator[Ended]:
+    def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
         """Do all tasks; each as it ends, with what became of it."""
         ...
 
@@ -208,7 +206,7 @@ def fill(
     engine: Engine,
     root: Path,
     folder: BoardFolder | None = None,
-    told: Told = unheard,
+    progress: TaskProgress = unwatched,
 ) -> Iterator[tuple[Foreseen | None, RunRecord | None, Task]]:
     """Do what is missing; each task that ended, with its cell and record where it ended a cell.
 
@@ -216,7 +214,7 @@ def fill(
     """
     graph = graph_of(cells)
     last = {each.tasks[-1].id: each for each in cells}
-    for task, outcome in engine.run(graph, told):
+    for task, outcome in engine.run(graph, progress):
         if outcome.status == "fatal":
             raise outcome.raised()
         each = last.get(task.id)

@@ -1,25 +1,58 @@
-"""What is still to be done of a graph, and what becomes of tasks that wait for others. Pure."""
+"""What is still to be done of a graph, and what became of the rest. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
-from harness.scheduling.outcome import Outcome
+from pydantic import BaseModel, ConfigDict
+
+from harness.api import errors
+from harness.api.errors import Ending, HarnessError
 from harness.scheduling.steps import Graph, Task
 
 LOST_AT_MOST = 3
 """So often a task may lose its process before it counts as failed."""
 
-Told = Callable[[Task, str], None]
-"""Hears what a running task is doing."""
+TaskProgress = Callable[[Task, str], None]
+"""Called with a running task and a few words on what it is doing."""
+
+
+def unwatched(task: Task, note: str) -> None:
+    """Progress of tasks that nobody watches."""
+
+
+class Outcome(BaseModel):
+    """What became of a task, as it crosses from one process to another.
+
+    `done`: it is in the store, a cell's last step under `record`. Else `error` says why not.
+    `fatal` concerns more than this cell (a full disk, corrupt bytes); `kind` is the error's class.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: Ending | Literal["done", "fatal"]
+    error: str = ""
+    kind: str = ""
+    record: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, error: HarnessError) -> Outcome:
+        """Of a task that raised this."""
+        return cls(status=error.status, error=str(error), kind=type(error).__name__)
+
+    def raised(self) -> HarnessError:
+        """A fatal error again, with its class and exit code; of an unknown class, with its name."""
+        found = getattr(errors, self.kind, None)
+        if isinstance(found, type) and issubclass(found, HarnessError):
+            return found(self.error)
+        return HarnessError(f"{self.kind}: {self.error}")
+
 
 Ended = tuple[Task, Outcome]
 """A task, and what became of it."""
-
-
-def unheard(task: Task, note: str) -> None:
-    """Nobody listens."""
 
 
 @dataclass

@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.api import CellFailed, Stream
-from harness.scoring.findings import Finding, leaks_more
-from harness.scoring.intervals import mean_intervals
+from harness.scoring.findings import Finding, mean_finding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,11 +116,12 @@ def _pair_aucs(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
         ):
             part.append(_auc_of(block, seen, where, facts))
     among_all, by_labels, within = (_there(torch.cat(part)) for part in values)
-    found = {}
+    found: dict[str, Finding] = {}
     if len(among_all):
-        found["pair_auc"] = _mean(among_all, float(by_labels.mean()), facts.stream, "pair_auc")
+        chance = float(by_labels.mean())
+        found |= mean_finding("pair_auc", among_all, chance, facts.stream, "pair_auc")
     if len(within):
-        found["pair_auc_within"] = _mean(within, 0.5, facts.stream, "pair_auc_within")
+        found |= mean_finding("pair_auc_within", within, 0.5, facts.stream, "pair_auc_within")
     return found
 
 
@@ -143,7 +143,7 @@ def _gram_correlation(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]
     if not bool(there.any()):
         return {}
     chance = float(by_labels[there].mean())
-    return {"gram_correlation": _mean(told[there], chance, facts.stream, "gram")}
+    return mean_finding("gram_correlation", told[there], chance, facts.stream, "gram")
 
 
 def _correlations(rows: Tensor, places: Tensor, true: Tensor) -> Tensor:
@@ -212,12 +212,12 @@ def _memberships(
         "memberships_found": "recall",
         "encodings_assigned": "all",
     }
-    found = {}
+    found: dict[str, Finding] = {}
     for name, what in values.items():
         each = _there(getattr(own, what))
         if len(each):
             chance = sum(float(_there(getattr(deal, what)).mean()) for deal in dealt) / _DEALS
-            found[name] = _mean(each, chance, facts.stream, name)
+            found |= mean_finding(name, each, chance, facts.stream, name)
     if shares is not None:
         found |= _share_error(own, shares, facts)
     return found
@@ -298,8 +298,7 @@ def _share_error(read: _Read, shares: Tensor, facts: ClusterFacts) -> dict[str, 
     true = facts.weights[row, place].double()
     error = (shares.cpu().double()[row, slot] - true).abs()
     chance = float((_told_by_labels(facts)[row, place] - true).abs().mean())
-    side = leaks_more("share_error")
-    return {"share_error": _mean(error, chance, facts.stream, "shares", side)}
+    return mean_finding("share_error", error, chance, facts.stream, "shares")
 
 
 def _told_by_labels(facts: ClusterFacts) -> Tensor:
@@ -319,20 +318,4 @@ def _publics_found(publics: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
     if not len(found):
         return {}
     chance = min(1.0, publics.shape[1] / facts.publics)
-    return {"publics_found": _mean(found, chance, facts.stream, "publics")}
-
-
-def _mean(
-    values: Tensor, chance: float, stream: Stream, use: str, leaks_more: str = "higher"
-) -> Finding:
-    column = values.double().view(-1, 1).numpy()
-    ci = mean_intervals(column, stream.stream(use=use))[0]
-    return Finding.model_validate(
-        {
-            "value": float(values.double().mean()),
-            "ci": ci,
-            "chance": chance,
-            "leaks_more": leaks_more,
-            "n": len(values),
-        }
-    )
+    return mean_finding("publics_found", found, chance, facts.stream, "publics")

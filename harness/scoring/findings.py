@@ -52,6 +52,23 @@ class Finding(BaseModel):
         return self.ci[0] > self.chance if self.leaks_more == "higher" else self.ci[1] < self.chance
 
 
+def mean_finding(
+    name: str, values: Tensor, chance: float, stream: Stream, use: str, unit: str = ""
+) -> dict[str, Finding]:
+    """The mean of `values` [n], by its name; `stream`, for this `use`, draws the interval."""
+    column = values.double()
+    return {
+        name: Finding(
+            value=float(column.mean()),
+            ci=mean_intervals(column.view(-1, 1).numpy(), stream.stream(use=use))[0],
+            chance=chance,
+            leaks_more=leaks_more(name),
+            unit=unit,
+            n=len(values),
+        )
+    }
+
+
 @dataclass(frozen=True)
 class Facts:
     """What claims are compared with.
@@ -139,9 +156,8 @@ def _batch_labels(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
     """Share of each batch's leading labels that were told, however often each comes."""
     own, told = (_counts(each, facts.classes) for each in (facts.labels, claim.argmax(2)))
     size = facts.labels.shape[1]
-    value, ci = _mean(own.minimum(told).sum(1) / size, facts.stream, "batch_labels")
-    chance = float(_evenly_spread(own, size).mean())
-    return {"label_accuracy": Finding(value=value, ci=ci, chance=chance, n=len(own))}
+    shares, chance = own.minimum(told).sum(1) / size, float(_evenly_spread(own, size).mean())
+    return mean_finding("label_accuracy", shares, chance, facts.stream, "batch_labels")
 
 
 def _counts(labels: Tensor, classes: int) -> Tensor:
@@ -177,12 +193,11 @@ def _inputs(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
     groups = torch.arange(batches * size).view(batches, size)
     each = torch.arange(batches).repeat_interleave(size)
     found = _snr(told, true[assign_within(told, true, each, groups)])
-    value, ci = _mean(found, facts.stream, "inputs")
     chance = 0.0
     if facts.guess is not None:
         guessed = _snr(facts.guess.float().view(1, -1).expand_as(true), true)
         chance = max(chance, float(guessed.mean()))
-    return {"input_snr_db": Finding(value=value, ci=ci, chance=chance, unit="dB", n=len(found))}
+    return mean_finding("input_snr_db", found, chance, facts.stream, "inputs", "dB")
 
 
 def _require(name: str, claim: Tensor, shape: tuple[int, ...]) -> None:
@@ -190,22 +205,13 @@ def _require(name: str, claim: Tensor, shape: tuple[int, ...]) -> None:
         raise CellFailed(f"the attack claims {name} of shape {tuple(claim.shape)}; wanted {shape}")
 
 
-def _mean(values: Tensor, stream: Stream, use: str) -> tuple[float, Interval | None]:
-    column = values.double().view(-1, 1).numpy()
-    return float(values.double().mean()), mean_intervals(column, stream.stream(use=use))[0]
-
-
 def _weights(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
     """Mean absolute error, beside that of the best constant; and correlation."""
     _require("weights", claim, (len(rows),))
     true, claim = facts.weights[rows].double(), claim.double()
-    error, ci = _mean((claim - true).abs(), facts.stream, "weights")
     constant = float((true - true.median()).abs().mean())
-    found = {
-        "weight_error": Finding(
-            value=error, ci=ci, chance=constant, leaks_more=leaks_more("weight_error"), n=len(rows)
-        )
-    }
+    error = (claim - true).abs()
+    found = mean_finding("weight_error", error, constant, facts.stream, "weights")
     own, other = claim - claim.mean(), true - true.mean()
     spread = float((own.square().sum() * other.square().sum()).sqrt())
     if spread > 0:
@@ -220,14 +226,11 @@ def _signs(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
         return {}
     true = facts.signs(rows)
     _require("signs", claim, tuple(true.shape))
-    share, ci = _mean((claim.sign() == true).flatten(1).float().mean(1), facts.stream, "signs")
+    shares = (claim.sign() == true).flatten(1).float().mean(1)
     guess = facts.guess.sign().view(1, -1)
-    chance = float((true.flatten(1) == guess).float().mean()) if _same(guess, true) else 0.5
-    return {"sign_accuracy": Finding(value=share, ci=ci, chance=chance, n=len(rows))}
-
-
-def _same(guess: Tensor, true: Tensor) -> bool:
-    return guess.shape[1] == true[0].numel()
+    alike = guess.shape[1] == true[0].numel()
+    chance = float((true.flatten(1) == guess).float().mean()) if alike else 0.5
+    return mean_finding("sign_accuracy", shares, chance, facts.stream, "signs")
 
 
 def _class_means(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
@@ -238,9 +241,8 @@ def _class_means(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
     own, public = (
         _snr(found[there], true) for found in (claim.flatten(1), facts.public_prototypes)
     )
-    value, ci = _mean(own, facts.stream, "class_means")
     chance = float(public.mean())
-    return {"class_mean_snr_db": Finding(value=value, ci=ci, chance=chance, unit="dB", n=len(true))}
+    return mean_finding("class_mean_snr_db", own, chance, facts.stream, "class_means", "dB")
 
 
 def _snr(found: Tensor, true: Tensor) -> Tensor:
@@ -258,8 +260,7 @@ def _p_values(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
     if claim.numel() == 0 or bool(((claim < 0) | (claim > 1)).any()):
         raise CellFailed("the attack claims p_values that are not between 0 and 1")
     pairs = (claim < LEVEL).double().reshape(-1, claim.shape[-1] if claim.ndim else 1).mean(0)
-    share, ci = _mean(pairs, facts.stream, "p_values")
-    return {"rejection_rate": Finding(value=share, ci=ci, chance=LEVEL, n=len(pairs))}
+    return mean_finding("rejection_rate", pairs, LEVEL, facts.stream, "p_values")
 
 
 def _pairs(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:

@@ -77,13 +77,16 @@ def identification(
 
 def _columns(scores: Tensor, true: Tensor, m: int) -> dict[str, Tensor]:
     """[n] float64 of each measure, question by question."""
+    import torch
+
     k = true.shape[1]
     above, level = _ranks(scores, true)
     worst = above + level  # candidates that are no worse, the true ones left out
+    before = torch.arange(k, device=worst.device)  # true ones that stand before each, once sorted
     return {
         "top1": (worst.min(1).values < 1).double().cpu(),
         "top5": (worst.min(1).values < TOP).double().cpu(),
-        "recall": (worst.sort(1).values + _places(k, worst) < k).double().mean(1).cpu(),
+        "recall": (worst.sort(1).values + before < k).double().mean(1).cpu(),
         "auc": (1 - (above.double() + level.double() / 2) / max(1, m - k)).mean(1).cpu(),
     }
 
@@ -95,7 +98,10 @@ def _intervals(
     together = of is not None and int(of.bincount().max()) > 1
     if of is not None and together:
         columns = {name: _by_image(column, of) for name, column in columns.items()}
-    found = {name: _interval(column, stream) for name, column in columns.items()}
+    found = {
+        name: mean_intervals(column.view(-1, 1).numpy(), stream)[0]
+        for name, column in columns.items()
+    }
     if not together:
         for name in ("top1", "top5"):
             found[name] = proportion_interval(int(columns[name].sum()), len(columns[name]))
@@ -109,21 +115,10 @@ def _by_image(column: Tensor, of: Tensor) -> Tensor:
     return sums[counts > 0] / counts[counts > 0]
 
 
-def _places(k: int, like: Tensor) -> Tensor:
-    """0 … k-1: how many true ones stand before each, once sorted."""
-    import torch
-
-    return torch.arange(k, device=like.device)
-
-
 def _one_of(m: int, k: int) -> float:
     """The chance that five of m drawn at random hold one of k."""
     drawn = min(TOP, m)
     return 1 - comb(m - k, drawn) / comb(m, drawn)
-
-
-def _interval(column: Tensor, stream: Stream) -> Interval | None:
-    return mean_intervals(column.view(-1, 1).numpy(), stream)[0]
 
 
 def _ranks(scores: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,10 +20,17 @@ from harness.api import (
     Splits,
     Stream,
 )
-from harness.scoring.matching import Matched, match
-from harness.scoring.nulls import MEAN, Nulls, make_nulls, match_nulls, match_nulls_within
+from harness.scoring.by_image import strongest
+from harness.scoring.matching import (
+    MEAN,
+    Matched,
+    Nulls,
+    make_nulls,
+    match,
+    match_nulls,
+    match_nulls_within,
+)
 from harness.scoring.summary import MetricScore, Values, best_null, summarise
-from harness.scoring.worst import strongest
 
 if TYPE_CHECKING:
     import torch

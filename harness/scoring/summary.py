@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+Direction = Literal["higher", "lower"]
+"""Of which values more leaks."""
 PROPORTION = "proportion"
 """The unit of metrics whose values are 0 or 1: their mean gets a Wilson interval."""
 
@@ -32,7 +34,7 @@ class MetricScore(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     unit: str = ""
-    leaks_more: Literal["higher", "lower"] = "higher"
+    leaks_more: Direction = "higher"
     mean: float | None = None
     std: float | None = None
     ci: Interval | None = None
@@ -56,7 +58,7 @@ class Values:
 
     attack: NDArray[np.float64]
     nulls: Mapping[str, NDArray[np.float64]]
-    leaks_more: Literal["higher", "lower"]
+    leaks_more: Direction
     unit: str = ""
     chance: float | None = None
 

@@ -1,12 +1,19 @@
-"""How much was learned: accuracies over a victim's trainings, as records keep them."""
+"""What is measured of victims: how much they learned, and how they separate what they see."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
 from harness.scoring.intervals import Interval, proportion_interval, t_interval
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST = 1000
+"""Images whose pairwise distances are measured, at most: a million pairs."""
 
 PLAIN, ENCODED, RECOMPUTED = "plain", "encoded", "bn_recomputed"
 """Ways to ask a victim: as it is; through the defense's own inference, which encodes test images;
@@ -91,3 +98,27 @@ def _accuracy(trainings: Sequence[Right], way: str) -> Accuracy:
     alone = len(shares) == 1
     interval = proportion_interval(first.counts[way], first.n) if alone else t_interval(shares)
     return Accuracy(mean=sum(shares) / len(shares), interval=interval, trainings=shares)
+
+
+def separability(hidden: Tensor, labels: Tensor) -> dict[str, float]:
+    """Minimum, mean and maximum pairwise distance, within and across classes.
+
+    That is what MixCon and UniCon squeeze. `hidden` [n, ...] is h(x), brought to length one as in
+    MixCon's loss (its footnote 3), so that networks compare; `labels` [n]. A kind of pair that
+    does not occur is left out.
+    """
+    import torch
+
+    rows = hidden[:LARGEST].flatten(1).double()
+    rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    first, second = torch.triu_indices(len(rows), len(rows), offset=1)
+    exact = "donot_use_mm_for_euclid_dist"  # products would round coincident points apart
+    distances = torch.cdist(rows, rows, compute_mode=exact)[first, second]
+    same = labels[:LARGEST][first] == labels[:LARGEST][second]
+    kinds = {"within": distances[same], "across": distances[~same]}
+    return {
+        f"separability.{kind}.{name}": float(value)
+        for kind, found in kinds.items()
+        if len(found)
+        for name, value in (("min", found.min()), ("mean", found.mean()), ("max", found.max()))
+    }

@@ -41,7 +41,7 @@ def telling_metric(privacy: Mapping[str, MetricScore]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Told:
+class FoundOut:
     """What one attack found out besides images."""
 
     identification: Identification | None
@@ -58,7 +58,7 @@ class Told:
         return first or before
 
 
-def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, Told] | None = None) -> str:
+def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, FoundOut] | None = None) -> str:
     """A few sentences for people on what attacks gained over what was known before.
 
     `told` is what each attack, by name, found out besides images.
@@ -71,7 +71,7 @@ def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, Told] | None 
     return " ".join(claims) or _nothing(privacy, attacks)
 
 
-def _nothing(privacy: Mapping[str, MetricScore], attacks: Mapping[str, Told]) -> str:
+def _nothing(privacy: Mapping[str, MetricScore], attacks: Mapping[str, FoundOut]) -> str:
     """Where nothing leaks that was looked for, or nothing was looked for."""
     for each in attacks.values():
         if each.identification:
@@ -88,7 +88,7 @@ def _nothing(privacy: Mapping[str, MetricScore], attacks: Mapping[str, Told]) ->
     return f"Nothing was scored ({'; '.join(reasons) or 'no metrics'}), so nothing is known."
 
 
-def _identifying(attacks: Mapping[str, Told]) -> list[str]:
+def _identifying(attacks: Mapping[str, FoundOut]) -> list[str]:
     """The attack that identifies best, and who else does."""
     sure = {
         name: told.identification
@@ -103,7 +103,7 @@ def _identifying(attacks: Mapping[str, Told]) -> list[str]:
     return [f"The attack '{best}' {_identified(sure[best])}{also}."]
 
 
-def _finding_out(attacks: Mapping[str, Told]) -> list[str]:
+def _finding_out(attacks: Mapping[str, FoundOut]) -> list[str]:
     """What else was found that no guess finds; of who identifies, that said enough.
 
     Of who puts encodings into clusters, also at which step that fails.

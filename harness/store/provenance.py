@@ -9,8 +9,9 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
@@ -98,9 +99,9 @@ def _spec(module: str) -> ModuleSpec | None:
     if not parent:
         return find_spec(module)
     above = _spec(parent)
-    if above is None or above.submodule_search_locations is None:
-        return None
-    return PathFinder.find_spec(module, above.submodule_search_locations)
+    places = (above.submodule_search_locations if above else None) or ()
+    found = (FileFinder(place, (SourceFileLoader, [".py"])).find_spec(module) for place in places)
+    return next(filter(None, found), None)
 
 
 def _source(module: str) -> Path | None:
@@ -117,33 +118,36 @@ def module_sha256(module: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path else "none"
 
 
-class _Executed(ast.NodeTransformer):
-    """Takes out of a module what only type checkers read."""
-
-    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
-        """The `else` of an `if TYPE_CHECKING:`; any other `if` as it is."""
-        self.generic_visit(node)
-        asked = getattr(node.test, "attr", getattr(node.test, "id", ""))
-        return node.orelse if asked == "TYPE_CHECKING" else node
-
-
 @cache
-def _tree(module: str) -> ast.Module:
-    """What a module executes; nothing where it has no source."""
+def _body(module: str) -> list[ast.stmt]:
+    """A module's statements; none where it has no source."""
     path = _source(module)
     try:
-        tree = ast.parse(path.read_bytes() if path else b"")
+        return ast.parse(path.read_bytes()).body if path else []
     except SyntaxError:  # its text is hashed; whoever imports it will say what is wrong
-        return ast.Module([], [])
-    executed: ast.Module = _Executed().visit(tree)
-    return executed
+        return []
+
+
+PARTS = ("body", "handlers", "cases", "orelse", "finalbody")
+"""Where a statement has others inside it."""
+
+
+def _executed(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """These statements and all inside them, but for what only type checkers read."""
+    for statement in body:
+        asked = getattr(statement, "test", None)
+        for_types = getattr(asked, "attr", getattr(asked, "id", "")) == "TYPE_CHECKING"
+        if not for_types:
+            yield statement
+        for part in ("orelse",) if for_types else PARTS:
+            yield from _executed(getattr(statement, part, ()))
 
 
 @cache
 def _used(module: str) -> tuple[str, ...]:
     """Modules of the same top package that a module imports, or imports something of."""
     found: list[str] = []
-    for node in ast.walk(_tree(module)):
+    for node in _executed(_body(module)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -157,7 +161,7 @@ def _used(module: str) -> tuple[str, ...]:
 def _tops(module: str) -> frozenset[str]:
     """The top packages that a module imports from, its own among them."""
     found: set[str] = set()
-    for node in ast.walk(_tree(module)):
+    for node in _executed(_body(module)):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -198,8 +202,8 @@ def _passed_on(package: str) -> dict[str, tuple[str, str]]:
 
     That is what it imports at its top, or in its `__getattr__`, and does nothing else with.
     """
-    body = _tree(package).body if _is_package(package) else []
-    late = [node for s in body if _name(s) == "__getattr__" for node in ast.walk(s)]
+    body = _body(package) if _is_package(package) else []
+    late = [node for s in body if _name(s) == "__getattr__" for node in _executed([s])]
     origins = [(n, _origin(n, package)) for n in (*body, *late) if isinstance(n, ast.ImportFrom)]
     return {
         alias.asname or alias.name: (origin, alias.name)
@@ -213,9 +217,9 @@ def _passed_on(package: str) -> dict[str, tuple[str, str]]:
 @cache
 def _own_names(package: str) -> set[str]:
     """Names that an `__init__` defines, changes or uses, outside its `__getattr__`."""
-    body = [s for s in _tree(package).body if not isinstance(s, ast.ImportFrom)]
-    own = [node for s in body if _name(s) != "__getattr__" for node in ast.walk(s)]
-    return {_name(node) for node in own}
+    body = [s for s in _body(package) if not isinstance(s, ast.ImportFrom)]
+    own = [s for s in body if _name(s) != "__getattr__"]
+    return {_name(node) for statement in _executed(own) for node in ast.walk(statement)}
 
 
 def _name(node: ast.AST) -> str:

@@ -13,7 +13,7 @@ from harness.store.artifacts import FACTS, Store
 from harness.store.features import FOLDER as FEATURES
 from harness.store.features import damaged
 from harness.store.paths import cache_root, disk_errors, holding, listed
-from harness.store.records import Records
+from harness.store.record import Records
 
 DAY = 86_400.0
 

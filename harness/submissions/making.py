@@ -22,8 +22,7 @@ from harness.running.run import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
 from harness.store.identity import plugin_source
 from harness.store.paths import disk_errors
-from harness.store.record import RunRecord, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Used
 from harness.submissions.cells import Chosen, check_tracks, choose, fitting, places, settled
 from harness.submissions.folder import (
     Plugin,

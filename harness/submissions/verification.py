@@ -21,7 +21,7 @@ from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.running.run import Observer
 from harness.store.artifacts import Store
 from harness.store.paths import disk_errors, holding
-from harness.store.records import Records
+from harness.store.record import Records
 from harness.submissions import checks
 from harness.submissions.again import (
     fresh_cache,

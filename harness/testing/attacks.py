@@ -28,8 +28,7 @@ from harness.asking.plan import AttackPlan
 from harness.control import ControlResult, run_controls
 from harness.description import place
 from harness.running.judge import Judged, JudgeStage
-from harness.sandbox.folder import open_view, read_frame
-from harness.sandbox.jobs import PREPARED
+from harness.sandbox.jobs import PREPARED, open_view, read_frame
 from harness.testing.datasets import CASES, known
 from harness.testing.subject import Subject, Unanswered, Violation, find, refusal
 from harness.testing.watch import (

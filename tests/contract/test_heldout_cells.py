@@ -10,7 +10,7 @@ from harness.drawing.pictures import read_stored
 from harness.running.judge import SCORE
 from harness.running.load import read_splits
 from harness.store import Store
-from harness.store.records import Records
+from harness.store.record import Records
 from harness_plugins.metrics.recognition import reader
 
 CELL = {

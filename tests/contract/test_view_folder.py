@@ -9,7 +9,7 @@ from harness.rng import KeyedStream, board_key
 from harness.running.load import read_splits
 from harness.running.release import read_release
 from harness.running.view import view
-from harness.sandbox.folder import Frame, Named, open_view
+from harness.sandbox.jobs import Frame, Named, open_view
 from harness.store import Store
 
 ENTITLED = {"encodings", "weights", "sources", "n_private"}

@@ -59,9 +59,9 @@ def stored(cache: Path) -> int:
     return len(list(cache.glob("artifacts/*/*/facts.json")))
 
 
-def stations(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """The processes that do a run's steps."""
-    return [each for each in family(process) if "harness.scheduling.station" in command_of(each)]
+    return [each for each in family(process) if "harness.scheduling.local" in command_of(each)]
 
 
 def command_of(process: psutil.Process) -> list[str]:
@@ -74,6 +74,6 @@ def command_of(process: psutil.Process) -> list[str]:
 
 def wait_for(process: subprocess.Popen[str], cache: Path, outcomes: int) -> None:
     """Wait until a run is at work and this much is stored."""
-    while stored(cache) < outcomes or not stations(process):
+    while stored(cache) < outcomes or not workers(process):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)

@@ -14,8 +14,7 @@ from commandline import complaint, environment
 
 from harness.boards.folder import BoardFolder
 from harness.cli import cli
-from harness.store.record import RunRecord
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord
 
 pytestmark = pytest.mark.core
 

@@ -18,9 +18,9 @@ from smallboard import (
     ids,
     make_board,
     matrix,
-    stations,
     stored,
     wait_for,
+    workers,
 )
 
 from harness import evaluate
@@ -121,7 +121,7 @@ def test_a_station_that_is_killed_is_replaced(quiet: Watched, board: Path, tmp_p
     with matrix(board, cache=cache) as process:
         for after in sorted(moments.sample(range(quiet.stored - 1), 2)):
             wait_for(process, cache, after)
-            moments.choice(stations(process)).kill()
+            moments.choice(workers(process)).kill()
         _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     assert ids(board) == ids(quiet.board)

@@ -18,8 +18,7 @@ from harness.running.machine import equip
 from harness.running.record import record_key
 from harness.scoring.flags import Flag
 from harness.scoring.summary import MetricScore
-from harness.store.record import RunRecord, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Used
 
 pytestmark = pytest.mark.core
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store.record import RunRecord
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord
 
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]

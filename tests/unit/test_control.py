@@ -27,8 +27,7 @@ from harness.running.record import record_key
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
-from harness.store.record import RunRecord, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Used
 
 pytestmark = pytest.mark.core
 

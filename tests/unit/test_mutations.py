@@ -38,8 +38,7 @@ from harness.results.build import board_view
 from harness.results.material import gathered
 from harness.results.view import RowView
 from harness.store.canonical import canonical_json, sha256_of
-from harness.store.record import VOLATILE, RunRecord, fingerprint, parse_record
-from harness.store.records import Records
+from harness.store.record import VOLATILE, Records, RunRecord, fingerprint, parse_record
 from harness.submissions.checks import exit_code
 from harness.submissions.folder import FILE, SubmissionFolder, protocol_of, read_submission
 from harness.submissions.sums import faults

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from harness.api.errors import HarnessError, IntegrityError, StoreError, UsageError
-from harness.scheduling.outcome import Outcome, outcome_of
+from harness.scheduling.queue import Outcome
 
 pytestmark = pytest.mark.core
 
 
 @pytest.mark.parametrize("kind", [IntegrityError, StoreError, UsageError])
 def test_a_fatal_error_keeps_its_class(kind: type[HarnessError]) -> None:
-    again = outcome_of(kind("what is wrong")).raised()
+    again = Outcome.of(kind("what is wrong")).raised()
     assert (type(again), str(again)) == (kind, "what is wrong")
 
 

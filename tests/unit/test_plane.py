@@ -18,8 +18,7 @@ from harness.drawing.chart import draw_plane
 from harness.drawing.plane import make_plane
 from harness.scoring.summary import MetricScore
 from harness.scoring.utility import Utility
-from harness.store.record import RunRecord, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Used
 
 pytestmark = pytest.mark.core
 

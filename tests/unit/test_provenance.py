@@ -100,6 +100,8 @@ PACKAGES = {
     "shop/fast.py": "scale = 1\n",
     "shop/slow.py": "scale = 2\n",
     "flour.py": "class Flour: ...\n",
+    "bare/salt.py": "from mine.bare.sea import water\n",
+    "bare/sea.py": "water = 1\n",
 }
 
 ALL = {
@@ -128,6 +130,8 @@ ALL = {
         ("from mine.shop import till", {"shop.till"}),
         ("from mine.shop.till import opened", {"shop.till"}),
         ("import mine.shop.till", {"shop.till"}),
+        ("from mine.bare import salt", {"bare.salt", "bare.sea"}),
+        ("from mine.bare.salt import water", {"bare.salt", "bare.sea"}),
         ("import mine.shop", ALL),
         ("from mine.shop import *", ALL),
         ("from mine.shop import Shop", ALL),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.scheduling.outcome import Outcome
-from harness.scheduling.queue import LOST_AT_MOST, Queue
+from harness.scheduling.queue import LOST_AT_MOST, Outcome, Queue
 from harness.scheduling.steps import Graph, Task
 
 pytestmark = pytest.mark.core

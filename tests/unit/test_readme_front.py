@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store.records import Records
+from harness.store.record import Records
 
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from harness.api import IntegrityError, UsageError
 from harness.asking.request import make_request
 from harness.scoring.summary import MetricScore
-from harness.store.record import RunRecord, Stored, Used, fingerprint, parse_record
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Stored, Used, fingerprint, parse_record
 
 pytestmark = pytest.mark.core
 

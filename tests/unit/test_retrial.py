@@ -12,8 +12,7 @@ from harness.evaluation import evaluate
 from harness.running.rejudge import Rejudged, rejudge
 from harness.running.run import Observer
 from harness.store import Store
-from harness.store.record import RunRecord, Used
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, Used
 
 SMALL: dict[str, Any] = {
     "dataset": "fashion-mini",

@@ -10,8 +10,16 @@ from harness.api import CellFailed, Reconstruction, Samples, Scale
 from harness.rng import KeyedStream, board_key
 from harness.scoring.identification import identification
 from harness.scoring.intervals import mean_intervals, proportion_interval
-from harness.scoring.matching import assign, match
-from harness.scoring.nulls import CLASS_MEAN, COLOUR, MEAN, RANDOM, make_nulls, match_nulls
+from harness.scoring.matching import (
+    CLASS_MEAN,
+    COLOUR,
+    MEAN,
+    RANDOM,
+    assign,
+    make_nulls,
+    match,
+    match_nulls,
+)
 from harness.scoring.summary import Values, summarise
 
 SCALE = Scale(mean=(0.25,), std=(0.5,))

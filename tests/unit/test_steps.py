@@ -18,7 +18,7 @@ from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.running.machine import settle
-from harness.scheduling.outcome import Outcome, outcome_of
+from harness.scheduling.queue import Outcome
 from harness.scheduling.steps import Task, tasks_of
 from harness.store.paths import cache_root
 
@@ -95,7 +95,7 @@ def test_every_step_but_the_record_says_what_it_leaves_in_the_store() -> None:
 def test_a_cell_that_fails_is_a_record_and_anything_worse_stops_the_run(
     error: HarnessError, status: str
 ) -> None:
-    crossed = Outcome.model_validate_json(outcome_of(error).model_dump_json())
+    crossed = Outcome.model_validate_json(Outcome.of(error).model_dump_json())
     assert crossed.status == status
     again = crossed.raised()
     assert (type(again), str(again), again.exit_code) == (type(error), "e", error.exit_code)

@@ -13,8 +13,7 @@ from handed_in import TARGETS, make_board, record_of
 
 from harness.asking.request import make_request
 from harness.boards.cells import BoardCell
-from harness.store.record import RunRecord, parse_record
-from harness.store.records import Records
+from harness.store.record import Records, RunRecord, parse_record
 from harness.submissions.sums import faults
 
 pytestmark = pytest.mark.core

@@ -5,7 +5,7 @@ import pytest
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
-from harness.scoring.verdict import Told, main_metric, verdict
+from harness.scoring.verdict import FoundOut, main_metric, verdict
 
 pytestmark = pytest.mark.core
 
@@ -57,38 +57,40 @@ CHANCE = identified(top1=0.03, top1_ci=(0.01, 0.1), auc=0.5, auc_ci=(0.4, 0.6))
 
 
 def test_claims_about_candidates_are_judged_where_there_are_no_images():
-    text = verdict(NO_IMAGES, {"sphere": Told(identified(), {})})
+    text = verdict(NO_IMAGES, {"sphere": FoundOut(identified(), {})})
     assert text.startswith(
         "The attack 'sphere' identifies: of 60 images it ranks its image first in 97.0% among 50"
     )
-    assert verdict(NO_IMAGES, {"sphere": Told(CHANCE, {})}).startswith("No identification shown")
+    assert verdict(NO_IMAGES, {"sphere": FoundOut(CHANCE, {})}).startswith(
+        "No identification shown"
+    )
 
 
 def test_asked_of_encodings_any_image_that_is_in_one_counts():
-    told = Told(identified(asked="encodings", true=2, recall=0.9), {})
+    told = FoundOut(identified(asked="encodings", true=2, recall=0.9), {})
     assert "of 60 encodings it ranks one of its 2 images first" in verdict(NO_IMAGES, {"a": told})
 
 
 def test_what_else_was_found_is_told_where_it_beats_a_guess():
-    told = Told(None, {"weight_error": weights(1.4e-5, 1e-5, 2e-5)})
+    told = FoundOut(None, {"weight_error": weights(1.4e-5, 1e-5, 2e-5)})
     text = verdict(NO_IMAGES, {"normchannel": told})
     assert text == (
         "The attack 'normchannel' finds weight error 1.4e-05, where a guess without the release "
         "reaches 0.06."
     )
-    guess = Told(None, {"weight_error": weights(0.06, 0.05, 0.07)})
+    guess = FoundOut(None, {"weight_error": weights(0.06, 0.05, 0.07)})
     assert verdict(NO_IMAGES, {"a": guess}).startswith("Nothing is shown to leak")
 
 
 def test_of_many_that_identify_the_best_speaks_for_all():
-    told = {"weak": Told(identified(top1=0.5), {}), "sphere": Told(identified(), {})}
+    told = {"weak": FoundOut(identified(top1=0.5), {}), "sphere": FoundOut(identified(), {})}
     text = verdict(NO_IMAGES, told)
     assert text.startswith("The attack 'sphere' identifies")
     assert text.endswith("; so do 'weak'.")
 
 
 def test_an_identification_comes_before_images_that_show_nothing():
-    told = {"sphere": Told(identified(), {}), "blind": Told(CHANCE, {})}
+    told = {"sphere": FoundOut(identified(), {}), "blind": FoundOut(CHANCE, {})}
     nothing = verdict({"snr_db": score(0.04, -0.1, 0.2)}, told)
     assert nothing.startswith("The attack 'sphere' identifies")
     assert "No gain shown" in nothing
@@ -169,7 +171,7 @@ def clustering(**values):
         name: Finding(value=value, ci=(value - 0.01, value + 0.01), chance=chances[name], n=9)
         for name, value in values.items()
     }
-    return {"carlini": Told(None, found)}
+    return {"carlini": FoundOut(None, found)}
 
 
 def test_where_an_attack_that_clusters_fails_is_named():
@@ -196,5 +198,5 @@ def test_an_attack_that_clusters_well_is_told_in_one_sentence():
 
 def test_a_step_at_which_a_guess_is_always_right_does_not_fail():
     sure = Finding(value=1.0, ci=(1.0, 1.0), chance=1.0, n=9)
-    told = Told(None, {"cluster_purity": sure})
+    told = FoundOut(None, {"cluster_purity": sure})
     assert verdict({}, {"carlini": told}).startswith("Nothing is shown to leak")

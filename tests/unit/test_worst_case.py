@@ -6,15 +6,15 @@ import torch
 from views import stream
 
 from harness.api import Channel
-from harness.scoring.flags import Answer, check_consistency, still_rising
-from harness.scoring.identification import Identification
-from harness.scoring.summary import summarise
-from harness.scoring.worst import (
+from harness.scoring.by_image import (
     BEST_OF_NULLS,
     another_of_its_class,
     strongest,
     worst_case,
 )
+from harness.scoring.flags import Answer, check_consistency, still_rising
+from harness.scoring.identification import Identification
+from harness.scoring.summary import summarise
 
 NAN = float("nan")
 

@@ -117,7 +117,7 @@ class Digs(Attack):
 def surroundings():
     """Everything about where this process works that a plugin gets at without leaving it."""
     variables = [frame.frame.f_locals for frame in inspect.stack()]
-    (folder,) = {named["folder"] for named in variables if "folder" in named}
+    (folder,) = {Path(named["job"]["view"]) for named in variables if "job" in named}
     texts = [v for named in variables for v in named.values() if isinstance(v, (str, Path))]
     beside = [path for path in folder.parent.rglob("*") if path.is_file()]
     return {

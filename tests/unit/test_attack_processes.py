@@ -13,11 +13,10 @@ import pytest
 
 from harness.api import Budget
 from harness.api.errors import CellFailed
-from harness.sandbox import starting
-from harness.sandbox.process import AttackProcess, Workers
-from harness.sandbox.starting import GONE, NURSERIES, Child
+from harness.sandbox import process as processes
+from harness.sandbox.process import FORK_SERVERS, GONE, AttackProcess, Forked, Workers
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nurseries are for Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are for Linux")
 
 BUDGET = Budget(60.0, 4096, 1)
 STRANGE = {"action": "dance"}
@@ -32,6 +31,7 @@ def number(process: AttackProcess) -> int:
     """Of a process that has shown that it serves jobs."""
     with pytest.raises(CellFailed, match="KeyError: 'dance'"):
         process.ask(STRANGE, BUDGET, silent)
+    assert process._process.pid
     return process._process.pid
 
 
@@ -60,9 +60,9 @@ def test_what_they_come_from_is_told_nothing_and_lends_nothing(
     with workers.take() as one, workers.take() as two:
         number(one)
         child = psutil.Process(number(two))
-        nursery = psutil.Process(child.ppid())
-        assert nursery.cmdline()[1:3] == ["-m", "harness.sandbox.nursery"]
-        for process in (nursery, child):
+        server = psutil.Process(child.ppid())
+        assert server.cmdline()[1:3] == ["-m", "harness.sandbox"]
+        for process in (server, child):
             assert not [name for name in process.environ() if name.startswith("HARNESS_")]
         handles = Path(f"/proc/{child.pid}/fd").iterdir()
         kinds = {str(handle.readlink()).partition(":")[0] for handle in handles}
@@ -78,18 +78,19 @@ def test_an_attack_that_dies_says_how_and_the_next_is_well(workers: Workers) -> 
         number(process)
 
 
-def test_several_deaths_are_told_apart_and_the_nursery_lives(workers: Workers) -> None:
+def test_several_deaths_are_told_apart_and_the_fork_server_lives(workers: Workers) -> None:
     workers.expected = 4
-    nurseries = set()
+    servers = set()
     for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         with workers.take() as process:
-            nurseries.add(psutil.Process(number(process)).ppid())
-            os.kill(process._process.pid, how)
+            one = number(process)
+            servers.add(psutil.Process(one).ppid())
+            os.kill(one, how)
             with pytest.raises(CellFailed, match=f"was killed by {how.name}"):
                 process.ask(STRANGE, BUDGET, silent)
     with workers.take() as process:
-        nurseries.add(psutil.Process(number(process)).ppid())
-    assert len(nurseries) == 1
+        servers.add(psutil.Process(number(process)).ppid())
+    assert len(servers) == 1
 
 
 def test_what_was_never_needed_is_closed_without_waiting_for_torch(tmp_path: Path) -> None:
@@ -97,16 +98,16 @@ def test_what_was_never_needed_is_closed_without_waiting_for_torch(tmp_path: Pat
     made.warm()
     spare = made._spare
     assert spare is not None
-    assert isinstance(spare._process, Child)
-    assert not spare._process.born
+    assert isinstance(spare._process, Forked)
     made.close()
-    assert spare._process.number is None
+    assert spare._process.pid is None
+    assert spare._process.returncode is None
 
 
 def test_one_that_starts_too_slowly_says_so(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "START_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "START_SECONDS", 0.01)
     with (
         workers.take() as process,
         pytest.raises(CellFailed, match=r"no process could be started within 0\.01 s"),
@@ -114,7 +115,7 @@ def test_one_that_starts_too_slowly_says_so(
         process.ask(STRANGE, BUDGET, silent)
 
 
-def test_a_nursery_that_cannot_start_says_why(
+def test_a_fork_server_that_cannot_start_says_why(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
@@ -125,11 +126,12 @@ def test_a_nursery_that_cannot_start_says_why(
         process.ask(STRANGE, BUDGET, silent)
 
 
-def test_a_nursery_that_is_gone_is_replaced(workers: Workers) -> None:
+def test_a_fork_server_that_is_gone_is_replaced(workers: Workers) -> None:
     with workers.take() as process:
-        first = psutil.Process(number(process)).ppid()
+        one = number(process)
+        first = psutil.Process(one).ppid()
         os.kill(first, signal.SIGKILL)
-        os.kill(process._process.pid, signal.SIGKILL)
+        os.kill(one, signal.SIGKILL)
         with pytest.raises(CellFailed, match=GONE):
             process.ask(STRANGE, BUDGET, silent)
     with workers.take() as process:
@@ -137,13 +139,13 @@ def test_a_nursery_that_is_gone_is_replaced(workers: Workers) -> None:
 
 
 def test_it_ends_with_its_last_user(tmp_path: Path) -> None:
-    with NURSERIES.kept():
-        nurseries = set()
+    with FORK_SERVERS.kept():
+        servers = set()
         for _ in range(2):
             workers = Workers(tmp_path, threads=1)
             with workers.take() as process:
-                nurseries.add(psutil.Process(number(process)).ppid())
+                servers.add(psutil.Process(number(process)).ppid())
             workers.close()
-        (nursery,) = nurseries
-        assert psutil.pid_exists(nursery)
-    assert not psutil.pid_exists(nursery)
+        (server,) = servers
+        assert psutil.pid_exists(server)
+    assert not psutil.pid_exists(server)
