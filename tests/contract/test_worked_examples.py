@@ -1,12 +1,10 @@
 """The plugins that pages of docs/plugins write from nothing: installed, checked and run."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from strangers import Machine
+from strangers import Machine, pip_install
 
 PLUGINS = Path(__file__).parents[2] / "docs" / "plugins"
 PAGE = PLUGINS / "attack.md"
@@ -26,12 +24,10 @@ def write(page, folder):
     return [path for path, _ in files]
 
 
-def install(package, tmp_path_factory):
+def with_plugin(package, tmp_path_factory):
     """The engine with a package installed."""
     site = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    offline = ["--no-deps", "--no-index", "--no-build-isolation", "--target", site]
-    subprocess.run([*pip, *offline, package], check=True)
+    pip_install(site, package)
     return Machine(tmp_path_factory.mktemp("cache"), (site,))
 
 
@@ -51,7 +47,7 @@ def package(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(package, tmp_path_factory):
-    return install(package, tmp_path_factory)
+    return with_plugin(package, tmp_path_factory)
 
 
 def test_the_command_of_the_page_leaks_what_the_page_shows(installed):
@@ -76,6 +72,6 @@ def test_it_keeps_the_contract_and_what_its_own_tests_promise(installed, package
 
 def test_the_metric_of_the_page_keeps_the_contract(tmp_path, tmp_path_factory):
     assert "pyproject.toml" in write(PLUGINS / "index.md", tmp_path)
-    checked = install(tmp_path, tmp_path_factory).harness("check", "max_error")
+    checked = with_plugin(tmp_path, tmp_path_factory).harness("check", "max_error")
     assert checked.code == 0, checked.out + checked.err
     assert checked.out.splitlines()[-1].endswith("nothing to fix")
