@@ -1,12 +1,10 @@
 """The example distribution, installed once as a stranger's."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from strangers import Machine
+from strangers import Machine, pip_install
 
 EXAMPLE = Path(__file__).parents[2] / "plugins" / "example_thirdparty"
 
@@ -17,9 +15,7 @@ def example(tmp_path_factory):
     work = tmp_path_factory.mktemp("example")
     ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
     shutil.copytree(EXAMPLE, work / "source", ignore=ignored)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*pip, *offline, "--target", work / "site", work / "source"], check=True)
+    pip_install(work / "site", work / "source")
     return work / "site"
 
 

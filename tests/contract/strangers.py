@@ -101,6 +101,13 @@ class Machine:
         return process.pid != os.getpid() and any(str(site) in path for site in self.sites)
 
 
+def pip_install(site, *packages):
+    """Packages from their sources into a folder, as pip installs them, without a network."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, *offline, "--target", site, *packages], check=True)
+
+
 def install(site, distribution, source, *, plugin=None):
     """A package as pip leaves it: one module, its metadata and one entry point."""
     module = distribution.replace("-", "_")

@@ -1,10 +1,7 @@
 """`harness new-plugin`: what it writes installs, keeps the contract, and can be filled in place."""
 
-import subprocess
-import sys
-
 import pytest
-from strangers import Machine
+from strangers import Machine, pip_install
 
 WRITTEN = {
     "fog": ("defense",),
@@ -36,10 +33,7 @@ def ran(folder, tmp_path_factory):
 def installed(ran, folder, tmp_path_factory):
     """The engine with all four packages installed."""
     site = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    offline = ["--no-deps", "--no-index", "--no-build-isolation", "--target", site]
-    packages = [folder / f"harness-{name}" for name in WRITTEN]
-    subprocess.run([*pip, *offline, *packages], check=True)
+    pip_install(site, *(folder / f"harness-{name}" for name in WRITTEN))
     return Machine(tmp_path_factory.mktemp("cache"), (site,))
 
 

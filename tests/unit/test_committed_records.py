@@ -295,19 +295,21 @@ def test_a_page_quotes_what_labels_gradients_tell() -> None:
     chance = [f"{record.findings['label_accuracy'].chance:.3f}" for record in records]
     distinct = [record.measures.get("release.distinct_labels") for record in records]
     assert row_is_quoted("distinct", *("" if d is None else f"{d:.2f}" for d in distinct))
-    assert row_is_quoted("told by the bias", *told)
-    assert row_is_quoted("told by chance", *chance)
+    assert row_is_quoted("read off the bias", *told)
+    assert row_is_quoted("right by chance", *chance)
 
 
 def test_a_suite_finds_no_use_in_knowing_less() -> None:
     text = page("gradients").replace("\n", " ")
     for size in (1, 4):
         record = matched(attack="suite", victim="cnn", batch_size=size)
-        members = (record.members[name] for name in ("gradmatch", "gradmatch[preset=realistic]"))
+        members = [record.members[name] for name in ("gradmatch", "gradmatch[preset=realistic]")]
         informed, told = (member.privacy["snr_db"].mean for member in members)
         assert informed > told
         assert "knows_less_does_better" not in {flag.name for flag in record.flags}
-        assert f"{informed:.1f} and {told:.1f} dB" in text
+        seen, less_seen = (member.privacy["lpips_vgg"].mean for member in members)
+        shown = f"{informed:.1f} and {told:.1f} dB (LPIPS {seen:.3f} and {less_seen:.3f})"
+        assert shown in text
 
 
 def test_a_page_quotes_a_decoder_that_mixcon_does_not_hinder() -> None:

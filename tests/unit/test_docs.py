@@ -67,6 +67,18 @@ def test_the_docs_are_built_where_changes_are_checked() -> None:
 def test_an_example_of_a_board_is_one() -> None:
     from harness.boards.protocol import Board
 
-    (text,) = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "boards.md").read_text(), re.M | re.S)
+    text, *_ = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "boards.md").read_text(), re.M | re.S)
     board = Board.model_validate(tomllib.loads(text))
     assert [track.name for track in board.tracks] == ["once"]
+
+
+def test_the_design_names_every_layer_and_only_files_that_are_there() -> None:
+    page = (DOCS / "design.md").read_text(encoding="utf-8")
+    rooms = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert rooms == {*layers} - {"__main__"}
+    files = re.findall(r"`((?:harness|running|asking)/[\w/]+\.py)`", page)
+    assert len(files) > 10
+    for file in files:
+        assert (ROOT / file).exists() or (ROOT / "harness" / file).exists(), file

@@ -1,19 +1,34 @@
-"""The attack that docs/plugins/attack.md writes from nothing: installed, checked and run."""
+"""The plugins that pages of docs/plugins write from nothing: installed, checked and run."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from strangers import Machine
+from strangers import Machine, pip_install
 
-PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "attack.md"
-FILE = re.compile(r'^```python title="(?P<path>[^"]+)"\n(?P<text>.*?)^```$', re.M | re.S)
+PLUGINS = Path(__file__).parents[2] / "docs" / "plugins"
+PAGE = PLUGINS / "attack.md"
+FILE = re.compile(r'^```\w+ title="(?P<path>[^"]+)"\n(?P<text>.*?)^```$', re.M | re.S)
 SHOWN = re.compile(r"^snr_db ↑ +(?P<mean>[\d.]+) ±.*?\+(?P<gain>[\d.]+) \[", re.M)
 COMMAND = re.compile(r"^\$ harness (?P<words>evaluate (?:.*\\\n)*.*)$", re.M)
 CLOSE_DB = 0.05
 """The page rounds, and other processors round otherwise."""
+
+
+def write(page, folder):
+    """The files of a page below a folder, and their paths."""
+    files = FILE.findall(page.read_text(encoding="utf-8"))
+    for path, text in files:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    return [path for path, _ in files]
+
+
+def with_plugin(package, tmp_path_factory):
+    """The engine with a package installed."""
+    site = tmp_path_factory.mktemp("site")
+    pip_install(site, package)
+    return Machine(tmp_path_factory.mktemp("cache"), (site,))
 
 
 @pytest.fixture(scope="module")
@@ -22,21 +37,17 @@ def package(tmp_path_factory):
     into = tmp_path_factory.mktemp("packages")
     machine = Machine(tmp_path_factory.mktemp("cache"))
     assert machine.harness("new-plugin", "attack", "regress", "--into", str(into)).code == 0
-    files = FILE.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(files) == 3
-    for path, text in files:
-        assert (into / "harness-regress" / path).exists()
-        (into / "harness-regress" / path).write_text(text, encoding="utf-8")
-    return into / "harness-regress"
+    package = into / "harness-regress"
+    before = {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    written = write(PAGE, package)
+    assert len(written) == 3
+    assert before >= set(written)
+    return package
 
 
 @pytest.fixture(scope="module")
 def installed(package, tmp_path_factory):
-    site = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    offline = ["--no-deps", "--no-index", "--no-build-isolation", "--target", site]
-    subprocess.run([*pip, *offline, package], check=True)
-    return Machine(tmp_path_factory.mktemp("cache"), (site,))
+    return with_plugin(package, tmp_path_factory)
 
 
 def test_the_command_of_the_page_leaks_what_the_page_shows(installed):
@@ -57,3 +68,10 @@ def test_it_keeps_the_contract_and_what_its_own_tests_promise(installed, package
     done = installed.python("-m", "pytest", *options, str(package / "tests"))
     assert done.code == 0, done.out
     assert " failed" not in done.out
+
+
+def test_the_metric_of_the_page_keeps_the_contract(tmp_path, tmp_path_factory):
+    assert "pyproject.toml" in write(PLUGINS / "index.md", tmp_path)
+    checked = with_plugin(tmp_path, tmp_path_factory).harness("check", "max_error")
+    assert checked.code == 0, checked.out + checked.err
+    assert checked.out.splitlines()[-1].endswith("nothing to fix")
