@@ -99,6 +99,11 @@ class ControlReport(BaseModel):
         return self.model_copy(update={"id": self.fingerprint()})
 
     @property
+    def file_name(self) -> str:
+        """What it is called among a board's reports: one for each attack and its options."""
+        return f"{self.attack.name}-{sha256_of(self.attack.config)[:12]}.json"
+
+    @property
     def conclusive(self) -> bool:
         """Whether every control could run here; otherwise it says nothing of the attack."""
         return all(result.status != "unavailable" for result in self.results)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.api.errors import IntegrityError, UsageError, nearest
 from harness.boards.cells import identity
 from harness.boards.protocol import FILE, Board, read_board
-from harness.store.canonical import canonical_json, sha256_of
+from harness.store.canonical import canonical_json
 from harness.store.paths import disk_errors, holding, listed, write_atomically
 from harness.store.records import Records
 
@@ -72,8 +72,8 @@ class BoardFolder:
 
     def keep_control(self, report: ControlReport) -> None:
         """Keep a report on an attack's positive controls, in place of one on the same options."""
-        name = f"{report.attack.name}-{sha256_of(report.attack.config)[:12]}.json"
-        write_atomically(self.controls / name, canonical_json(report.canonical()).encode() + b"\n")
+        text = canonical_json(report.canonical())
+        write_atomically(self.controls / report.file_name, text.encode() + b"\n")
 
     def keep_gallery(self, identity_: str, picture: bytes) -> None:
         """Keep a record's picture."""

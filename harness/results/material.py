@@ -106,10 +106,8 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
 
 def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
     """A submission's reports on the attack that it hands in; others count for nothing."""
-    from harness.submissions.checks import hands_in
-
     for report in _reports(folder):
-        if hands_in(told, report.attack):
+        if told.hands_in("attack", report.attack):
             yield Reported(report, told.name)
 
 

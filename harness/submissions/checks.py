@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import EXIT_FAILED, EXIT_INTEGRITY, IntegrityError, UsageError
+from harness.asking.plan import Cell, one_attack, plan
+from harness.asking.registry import registry
 from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
 from harness.control import ControlReport, ControlResult, Measured, direction, load_report
-from harness.store.canonical import sha256_of
+from harness.running.evaluation import uncounted
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
 from harness.submissions.cells import places
@@ -29,26 +31,26 @@ from harness.submissions.folder import (
     RELEASES,
     Submission,
     SubmissionFolder,
+    handed_in,
     protocol_of,
 )
 from harness.submissions.sums import within
 
 if TYPE_CHECKING:
-    from harness.asking.plan import Cell
-    from harness.store.record import RunRecord, Used
+    from harness.store.record import RunRecord
 
 Outcome = Literal["ok", "differs", "cannot", "broken"]
 What = Literal["record", "control", "submission", "board"]
 Note = tuple[Outcome, str]
 """One thing that was checked, and what came of it."""
 
-WORST: tuple[Outcome, ...] = ("broken", "differs", "cannot", "ok")
 EXIT: dict[Outcome, int] = {
     "broken": EXIT_INTEGRITY,
     "differs": EXIT_FAILED,
     "cannot": EXIT_FAILED,
     "ok": 0,
 }
+"""The exit code of each outcome, the worst first."""
 
 
 class Verdict(BaseModel):
@@ -71,7 +73,7 @@ class Verdict(BaseModel):
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """What several come to together; `ok` where there are none."""
     there = set(outcomes)
-    return next(outcome for outcome in WORST if outcome in there or outcome == "ok")
+    return next(outcome for outcome in EXIT if outcome in there or outcome == "ok")
 
 
 def broken(notes: Iterable[Note]) -> bool:
@@ -106,11 +108,6 @@ def wanted_of(told: Submission, board: BoardFolder) -> Wanted:
     return [[[cell.identity for cell in cells] for cells in place] for place in found]
 
 
-def json_files(folder: Path) -> list[Path]:
-    """The JSON files in a folder by name; none where there is no folder."""
-    return listed(folder, ".json")
-
-
 def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]:
     """A record is of one of these cells, and of the plugins that the board froze."""
     if identity(record.request) not in wanted:
@@ -122,29 +119,21 @@ def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]
 
 def of_plugins(record: RunRecord, told: Submission) -> Iterator[Note]:
     """What ran is what was handed in."""
-    named = _named(told)
-    for used in record.defense if told.kind == "defense" else (record.attack,):
-        ran = (used.name, used.version, used.distribution, used.source_sha256)
-        if ran not in named:
+    for used in handed_in(told.kind, record):
+        if not told.hands_in(told.kind, used):
             yield "broken", f"'{used.name}' of this source is not what was handed in"
 
 
-def of_tensors(folder: SubmissionFolder, told: Submission, record: RunRecord) -> Iterator[Note]:
+def of_tensors(folder: SubmissionFolder, record: RunRecord) -> Iterator[Note]:
     """What the attack returned lies there, to the byte; of a defense, also what it released."""
-    if "attack" not in record.artifacts:
-        return
-    yield from _hashed(folder.reconstruction(record), record, "attack", "reconstruction")
-    if told.kind == "defense":
-        yield from _hashed(folder.release(record), record, "release", "release")
-
-
-def _hashed(path: Path, record: RunRecord, stage: str, name: str) -> Iterator[Note]:
-    with disk_errors(path):
-        there = path.is_file()
-    if not there:
-        yield "cannot", f"its {name} is not there"
-    elif sha256_of_file(path, name) != record.artifacts[stage].sha256:
-        yield "broken", f"its {name} does not have the hash that the record gives"
+    for path, stage, stored in folder.tensors(record):
+        name = "reconstruction" if stage == "attack" else stage
+        with disk_errors(path):
+            there = path.is_file()
+        if not there:
+            yield "cannot", f"its {name} is not there"
+        elif sha256_of_file(path, name) != stored.sha256:
+            yield "broken", f"its {name} does not have the hash that the record gives"
 
 
 def of_report(path: Path, told: Submission | None = None) -> Iterator[Note]:
@@ -153,22 +142,12 @@ def of_report(path: Path, told: Submission | None = None) -> Iterator[Note]:
     A submission, `told`, reports on the attack that it hands in and on no other.
     """
     report = load_report(path)
-    if told and not hands_in(told, report.attack):
+    if told and not told.hands_in("attack", report.attack):
         yield "broken", f"'{report.attack.name}' as it ran here is not what is handed in"
-    if path.stem != f"{report.attack.name}-{sha256_of(report.attack.config)[:12]}":
+    if path.name != report.file_name:
         yield "broken", "its name is not that of its attack and options"
     for fault in _contradictions(report):
         yield "broken", fault
-
-
-def hands_in(told: Submission, attack: Used) -> bool:
-    """Whether this very attack, of whatever options, is what a submission hands in."""
-    ran = (attack.name, attack.version, attack.distribution, attack.source_sha256)
-    return told.kind == "attack" and ran in _named(told)
-
-
-def _named(told: Submission) -> set[tuple[str, ...]]:
-    return {(p.name, p.version, p.distribution, p.source_sha256) for p in told.plugins}
 
 
 def _contradictions(report: ControlReport) -> Iterator[str]:
@@ -185,8 +164,6 @@ def _contradictions(report: ControlReport) -> Iterator[str]:
 
 def _as_declared(report: ControlReport) -> bool:
     """Whether a report is on its attack's own controls; a stranger's may not be installed here."""
-    from harness.asking.registry import registry
-
     try:
         spec = registry().attack(report.attack.name)
     except UsageError:
@@ -219,7 +196,7 @@ def of_description(
 def _standing(folder: SubmissionFolder, told: Submission) -> tuple[str, ...]:
     if told.kind == "defense":
         return ("no attack",)
-    reports = json_files(folder.controls)
+    reports = listed(folder.controls, ".json")
     if not reports:
         return ("not run", "none declared")
     return ("passed",) if all(map(_passed, reports)) else ("failed",)
@@ -326,9 +303,6 @@ def of_knowledge(record: RunRecord) -> Iterator[Note]:
 
 def _planned(record: RunRecord) -> Cell | None:
     """The cell of a record; None where its attack or a defense is not to be had as it ran."""
-    from harness.asking.plan import plan
-    from harness.asking.registry import registry
-
     try:
         cell = plan(record.request, registry())
     except UsageError:
@@ -340,10 +314,6 @@ def _planned(record: RunRecord) -> Cell | None:
 
 def _uncounted(record: RunRecord) -> list[str]:
     """Why a record's result does not count; UsageError where that is its attack's to say."""
-    from harness.asking.plan import one_attack
-    from harness.asking.registry import registry
-    from harness.running.evaluation import uncounted
-
     asked, known = record.request, registry()
     model = known.threat_model(asked.threat_model)
     if reasons := uncounted(asked.preset, model):

@@ -22,7 +22,6 @@ from harness.running.keys import plugin_source
 from harness.running.observer import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
 from harness.store.paths import disk_errors
-from harness.store.record import RunRecord, Used
 from harness.store.records import Records
 from harness.submissions.cells import Chosen, check_tracks, choose, fitting, places, settled
 from harness.submissions.folder import (
@@ -31,6 +30,7 @@ from harness.submissions.folder import (
     Standing,
     Submission,
     SubmissionFolder,
+    handed_in,
     protocol_of,
     write_submission,
 )
@@ -46,11 +46,6 @@ class Undertaking:
     folder: SubmissionFolder
     name: str
     root: Path
-
-    @property
-    def preset(self) -> PresetName:
-        """What the board's options go by."""
-        return make_request(**self.board.board.options).preset
 
 
 def undertake(
@@ -79,32 +74,29 @@ def undertake(
     if not re.fullmatch(NAME, called):
         raise UsageError(f"A submission is named in small letters, digits and '-', not '{called}'.")
     path = out or board.path / "submissions" / called
-    folder = SubmissionFolder(path, root, releases=chosen.kind == "defense")
-    undertaking = Undertaking(chosen, board, tuple(wanted), folder, called, root)
-    _check_place(undertaking)
-    before = folder.description.tracks if folder.there else ()
-    return replace(undertaking, tracks=tuple(dict.fromkeys((*before, *wanted))))
+    folder = SubmissionFolder(path, root, chosen.kind)
+    there = _there(folder, chosen, protocol.name)
+    before = there.tracks if there else ()
+    both = tuple(dict.fromkeys((*before, *wanted)))
+    return Undertaking(chosen, board, both, folder, called, root)
 
 
-def _check_place(asked: Undertaking) -> None:
-    """UsageError where a folder holds another submission, or something else."""
-    path = asked.folder.path
+def _there(folder: SubmissionFolder, chosen: Chosen, board: str) -> Submission | None:
+    """What is there already; UsageError where it is another submission, or something else."""
+    path = folder.path
     with disk_errors(path):
         occupied = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if not occupied:
-        return
-    if not asked.folder.there:
+        return None
+    if not folder.there:
         raise UsageError(f"{path} is there and is no submission; choose another with --out.")
-    there = asked.folder.description
-    if (there.what, there.kind, there.board) != (
-        asked.chosen.what,
-        asked.chosen.kind,
-        asked.board.board.name,
-    ):
+    there = folder.description
+    if (there.what, there.kind, there.board) != (chosen.what, chosen.kind, board):
         raise UsageError(
             f"{path} holds a submission of '{there.what}' to '{there.board}'; choose another place "
             "with --name or --out."
         )
+    return there
 
 
 def told(asked: Undertaking, given: Mapping[str, str | None]) -> Said:
@@ -125,26 +117,20 @@ def ahead(asked: Undertaking) -> list[Foreseen]:
     """Every cell of a submission, and whether its record is there with all that belongs to it."""
     board, chosen = asked.board.board, asked.chosen
     cells = settled(places(board, chosen.kind, chosen.what, asked.tracks), registry())
-    return [_checked(asked, each) for each in foresee(cells, asked.root, asked.folder)]
+    sources = {plugin_source(plugin) for plugin in chosen.plugins}
+    return [_checked(asked.folder, sources, e) for e in foresee(cells, asked.root, asked.folder)]
 
 
-def _checked(asked: Undertaking, each: Foreseen) -> Foreseen:
+def _checked(folder: SubmissionFolder, sources: set[str], each: Foreseen) -> Foreseen:
     """A record of other code, or one whose reconstruction is gone, is none."""
     record = each.record
-    if record is None or (_same_code(asked, record) and asked.folder.obtainable(record)):
+    if record is None:
+        return each
+    ran = {used.source_sha256 for used in handed_in(folder.kind, record)}
+    if ran <= sources and folder.obtainable(record):
         return each
     state: State = "unavailable" if each.lacks else "missing"
     return replace(each, record=None, state=state, reason=each.lacks, instead=record.id)
-
-
-def _same_code(asked: Undertaking, record: RunRecord) -> bool:
-    sources = {plugin_source(plugin) for plugin in asked.chosen.plugins}
-    return {used.source_sha256 for used in handed_in(asked.chosen.kind, record)} <= sources
-
-
-def handed_in(kind: str, record: RunRecord) -> tuple[Used, ...]:
-    """The plugins of a record that its submission is about."""
-    return record.defense if kind == "defense" else (record.attack,)
 
 
 def adopt(asked: Undertaking, foreseen: Iterable[Foreseen]) -> None:
@@ -167,10 +153,10 @@ def controls(asked: Undertaking, observer: Observer) -> Standing:
         return "no attack"
     if not asked.chosen.plugins[0].spec.controls:
         return "none declared"
-    threads = make_request(**asked.board.board.options).threads
+    request = make_request(**asked.board.board.options)
+    options: dict[str, Any] = {"preset": request.preset, "threads": request.threads}
     reports: list[ControlReport] = []
     for text in expand(asked.chosen.what):
-        options = {"preset": asked.preset, "threads": threads}
         reports.append(run_controls(text, observer, root=asked.root, **options))
         asked.folder.keep_control(reports[-1])
     return "passed" if all(report.passed for report in reports) else "failed"
@@ -186,9 +172,7 @@ def describe(
         name=asked.name,
         kind=asked.chosen.kind,
         what=asked.chosen.what,
-        authors=said.authors,
-        paper=said.paper,
-        license=said.license,
+        **said.model_dump(),
         board=asked.board.board.name,
         protocol_sha256=protocol_of(asked.board.board),
         tracks=asked.tracks,

@@ -140,7 +140,7 @@ def make_board(path: Path) -> BoardFolder:
 
 def submit(board: BoardFolder, what: str = "mixup[k=4]") -> SubmissionFolder:
     """A defense handed in to it, with everything that belongs to it."""
-    folder = SubmissionFolder(board.path / "submissions" / "mine")
+    folder = SubmissionFolder(board.path / "submissions" / "mine", kind="defense")
     found = places(board.board, "defense", what, ["once"])
     cells = [cell for (same,) in found for cell in same]
     records = [record_of(cell, b"returned", b"released") for cell in cells]
