@@ -66,9 +66,13 @@ class BoardFolder:
         """Keep a record, in place of the one with the id `instead`."""
         self.records.save(record)
         if instead and instead != record.id:
-            with disk_errors(self.path):
-                self.records.path(instead).unlink(missing_ok=True)
-                self.records.gallery(instead).unlink(missing_ok=True)
+            self.drop(instead)
+
+    def drop(self, identity_: str) -> None:
+        """Remove a record and its picture, if they are there."""
+        with disk_errors(self.path):
+            self.records.path(identity_).unlink(missing_ok=True)
+            self.records.gallery(identity_).unlink(missing_ok=True)
 
     def keep_control(self, report: ControlReport) -> None:
         """Keep a report on an attack's positive controls, in place of one on the same options."""

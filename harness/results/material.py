@@ -68,14 +68,14 @@ def gathered(folder: BoardFolder) -> Material:
 def _described(path: Path, told: Submission, folder: BoardFolder) -> Submission:
     """What a submission says of itself; UsageError unless it is of this board and folder."""
     from harness.api.errors import UsageError
-    from harness.submissions.cells import check_tracks
 
     if (told.board, told.name) != (folder.board.name, path.name):
         raise UsageError(
             f"{path} holds the submission '{told.name}' to the board '{told.board}'; it belongs "
             f"below submissions/{told.name} of that board."
         )
-    check_tracks(folder.board, told.tracks)
+    for name in told.tracks:
+        folder.board.track(name)
     return told
 
 

@@ -15,8 +15,8 @@ from harness.submissions.sums import shown
 
 if TYPE_CHECKING:
     from harness.running.observer import Observer
+    from harness.running.retrial import Rejudged
     from harness.scoring.by_image import ByImage, Column
-    from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
     from harness.scoring.intervals import Interval
     from harness.store.record import RunRecord
@@ -46,34 +46,28 @@ def judged_again(
     from harness.running.retrial import rejudge
 
     found = rejudge(record, reconstruction, release, root, observer)
-    others = judged_otherwise(
-        record, found.privacy, found.by_image, found.findings, found.identification
-    )
-    missing = unmeasured(record.privacy, found.privacy)
+    others, missing = judged_otherwise(record, found), unmeasured(record.privacy, found.privacy)
     notes: list[Note] = [("differs", f"judged again, {text}") for text in others]
     notes += [("cannot", f"judging again by {text}") for text in missing]
     return notes or [("ok", "judged again: the same")]
 
 
-def judged_otherwise(
-    record: RunRecord,
-    privacy: Mapping[str, MetricScore],
-    by_image: Mapping[str, ByImage],
-    findings: Mapping[str, Finding],
-    identification: Identification | None,
-) -> list[str]:
+def judged_otherwise(record: RunRecord, found: Rejudged | RunRecord) -> Iterator[str]:
     """What of a record is not what judging again gave, beyond rounding; nothing if all is."""
-    found = []
-    for name in measured(record.privacy, privacy):
-        others = [*_sums(record.privacy[name], privacy[name])]
-        if name in record.by_image and name in by_image:
-            others += _columns(record.by_image[name], by_image[name])
+    for name in measured(record.privacy, found.privacy):
+        others = [*_sums(record.privacy[name], found.privacy[name])]
+        if name in record.by_image and name in found.by_image:
+            others += _columns(record.by_image[name], found.by_image[name])
         if others:
-            found.append(f"{name}: {', '.join(others)}")
-    found += _findings(record, findings)
-    if not _same_identification(record.identification, identification):
-        found.append("another share of images is identified")
-    return found
+            yield f"{name}: {', '.join(others)}"
+    for name, finding in record.findings.items():
+        other = found.findings.get(name)
+        if other is None:
+            yield f"{name}: it is not found again"
+        elif not _near(finding.value, other.value, finding.unit):
+            yield f"{name}: it is {other.value:.6g}, not {finding.value:.6g}"
+    if not _same_identification(record.identification, found.identification):
+        yield "another share of images is identified"
 
 
 def measured(one: Mapping[str, MetricScore], other: Mapping[str, MetricScore]) -> list[str]:
@@ -121,14 +115,6 @@ def _near(stated: float | None, found: float | None, unit: str) -> bool:
         return stated is found
     slack = DECIBELS if unit == "dB" else max(ABSOLUTE, RELATIVE * abs(stated))
     return abs(stated - found) <= slack
-
-
-def _findings(record: RunRecord, found: Mapping[str, Finding]) -> Iterator[str]:
-    for name, finding in record.findings.items():
-        if name not in found:
-            yield f"{name}: it is not found again"
-        elif not _near(finding.value, found[name].value, finding.unit):
-            yield f"{name}: it is {found[name].value:.6g}, not {finding.value:.6g}"
 
 
 def _same_identification(one: Identification | None, other: Identification | None) -> bool:

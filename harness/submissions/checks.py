@@ -76,11 +76,6 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
     return next(outcome for outcome in EXIT if outcome in there or outcome == "ok")
 
 
-def broken(notes: Iterable[Note]) -> bool:
-    """Whether something is."""
-    return any(outcome == "broken" for outcome, _ in notes)
-
-
 def verdict(what: What, path: Path, title: str, notes: Iterable[Note]) -> Verdict:
     """What several notes on one thing come to."""
     told = list(notes)
@@ -248,10 +243,6 @@ def of_board(own: Iterable[str], submitted: Iterable[str], wanted: set[str]) -> 
 
 UNRANKED = "unranked"
 """The flag of results that do not count."""
-UNCONFIRMED = (
-    "it says that its attack does not apply, which only running it again (--rerun) can tell; the "
-    "board's `confirmed` does not list it"
-)
 
 
 def of_absence(record: RunRecord, board: Board) -> Iterator[Note]:
@@ -259,7 +250,11 @@ def of_absence(record: RunRecord, board: Board) -> Iterator[Note]:
     if record.status != "not_applicable" or record.id in board.confirmed:
         return
     if not ruled_out(record):
-        yield "cannot", UNCONFIRMED
+        yield (
+            "cannot",
+            "it says that its attack does not apply, which only running it again (--rerun) can "
+            "tell; the board's `confirmed` does not list it",
+        )
 
 
 def ruled_out(record: RunRecord) -> bool:

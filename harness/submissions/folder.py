@@ -108,21 +108,6 @@ def protocol_of(board: Board) -> str:
     return sha256_of(fixed)
 
 
-def read_submission(folder: Path) -> Submission:
-    """The description in a folder; UsageError says what is wrong with its file."""
-    path = folder / FILE
-    values = read_toml(path, f"There is no submission at {folder}: it has no {FILE}.")
-    values["schema_"] = values.pop("schema", None)
-    return validated(Submission, values, f"{path} describes no submission")
-
-
-def write_submission(folder: Path, submission: Submission) -> None:
-    """Write the description; it is wholly there or not at all."""
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / FILE, submission.toml().encode())
-
-
 RECONSTRUCTIONS, RELEASES = "reconstructions", "releases"
 
 
@@ -146,8 +131,15 @@ class SubmissionFolder(BoardFolder):
 
     @property
     def description(self) -> Submission:
-        """What it says of itself."""
-        return read_submission(self.path)
+        """What it says of itself; UsageError says what is wrong with its file."""
+        path = self.path / FILE
+        values = read_toml(path, f"There is no submission at {self.path}: it has no {FILE}.")
+        values["schema_"] = values.pop("schema", None)
+        return validated(Submission, values, f"{path} describes no submission")
+
+    def describe(self, submission: Submission) -> None:
+        """Write what it says of itself; the file is wholly there or not at all."""
+        write_atomically(self.path / FILE, submission.toml().encode())
 
     @property
     def there(self) -> bool:
@@ -168,17 +160,13 @@ class SubmissionFolder(BoardFolder):
         for path, stage, stored in self.tensors(record):
             if not path.exists():
                 self._copy(path, stage, stored)
-        if instead != record.id:
-            self.drop(instead)
-        super().keep(record)
+        super().keep(record, instead)
 
-    def drop(self, identity: str) -> None:
+    def drop(self, identity_: str) -> None:
         """Remove a record, its reconstruction and its picture, if they are there."""
+        super().drop(identity_)
         with disk_errors(self.path):
-            if identity:
-                self.records.path(identity).unlink(missing_ok=True)
-                self.records.gallery(identity).unlink(missing_ok=True)
-                (self.path / RECONSTRUCTIONS / f"{identity}.safetensors").unlink(missing_ok=True)
+            (self.path / RECONSTRUCTIONS / f"{identity_}.safetensors").unlink(missing_ok=True)
 
     def complete(self, record: RunRecord) -> bool:
         """Whether a record has with it what it was judged on, if it was judged."""

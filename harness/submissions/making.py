@@ -23,7 +23,7 @@ from harness.running.observer import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
 from harness.store.paths import disk_errors
 from harness.store.records import Records
-from harness.submissions.cells import Chosen, check_tracks, choose, fitting, places, settled
+from harness.submissions.cells import Chosen, choose, fitting, places, settled
 from harness.submissions.folder import (
     Plugin,
     Said,
@@ -32,7 +32,6 @@ from harness.submissions.folder import (
     SubmissionFolder,
     handed_in,
     protocol_of,
-    write_submission,
 )
 
 
@@ -60,7 +59,8 @@ def undertake(
 ) -> Undertaking:
     """What is to be made; UsageError where it cannot be, or where something else lies there."""
     protocol, known = board.board, registry()
-    check_tracks(protocol, tracks)
+    for each in tracks:
+        protocol.track(each)
     check_frozen(protocol, known)
     preset = make_request(**protocol.options).preset
     chosen = choose(what, kind, preset, known)
@@ -139,7 +139,8 @@ def adopt(asked: Undertaking, foreseen: Iterable[Foreseen]) -> None:
     for each in foreseen:
         if each.record is None:
             records.forget(each.keys.record)
-            asked.folder.drop(each.instead)
+            if each.instead:
+                asked.folder.drop(each.instead)
         elif not asked.folder.records.path(each.record.id).exists():
             asked.folder.keep(each.record, each.instead)
             picture = records.gallery(each.record.id)
@@ -181,7 +182,7 @@ def describe(
         records=tuple(record.id for record in kept),
         plugins=_plugins(asked.chosen),
     )
-    write_submission(asked.folder.path, found)
+    asked.folder.describe(found)
     asked.folder.drop_strays(kept)
     return found
 

@@ -25,7 +25,7 @@ from harness.scoring.utility import Accuracy, Utility
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from harness.store.record import RunRecord, Used
+    from harness.store.record import RunRecord
 
 ROUNDED = 1e-5
 """Scores by image keep six digits: their sums may be off by this much of the largest of them."""
@@ -53,9 +53,9 @@ def faults(record: RunRecord) -> list[str]:
 def _of_request(record: RunRecord) -> Iterator[str]:
     """What was asked for is what ran."""
     request = record.request
-    asked = [selection.name for selection in parse_stack(request.defense)]
-    if asked != [used.name for used in record.defense]:
-        yield f"'{request.defense}' was asked for and {_names(record.defense)} ran"
+    stack = [used.name for used in record.defense]
+    if [selection.name for selection in parse_stack(request.defense)] != stack:
+        yield f"'{request.defense}' was asked for and '{'+'.join(stack)}' ran"
     ran = {
         "attack": record.attack,
         "dataset": record.dataset,
@@ -72,10 +72,6 @@ def _of_request(record: RunRecord) -> Iterator[str]:
         yield f"the seed is {record.seeds.get('seed')}, not {request.seed} as asked"
     if request.release not in (None, record.release_kind):
         yield f"{record.release_kind} were released, not {request.release} as asked"
-
-
-def _names(used: tuple[Used, ...]) -> str:
-    return "'" + "+".join(each.name for each in used) + "'"
 
 
 def _of_status(record: RunRecord) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,7 @@ from harness.store.paths import disk_errors, holding, listed
 from harness.store.records import Records
 from harness.submissions import checks
 from harness.submissions.again import fresh_cache, judged_again, run_again
-from harness.submissions.cells import check_tracks
-from harness.submissions.checks import Note, Verdict, Wanted, broken, verdict, wanted_of
+from harness.submissions.checks import Note, Verdict, Wanted, verdict, wanted_of
 from harness.submissions.folder import FILE as SUBMISSION_FILE
 from harness.submissions.folder import Submission, SubmissionFolder, board_of
 from harness.submissions.sums import faults
@@ -144,7 +143,6 @@ class Verifier:
         told = folder.description
         if told.board != board.board.name:
             raise UsageError(f"{folder.path} is for the board '{told.board}'.")
-        check_tracks(board.board, told.tracks)
         wanted = wanted_of(told, board)
         paths = _records_of(folder)
         yield from (self._submitted(folder, board, path, wanted) for path in paths)
@@ -178,10 +176,11 @@ class Verifier:
         try:
             record = (folder or Records(path.parent)).load(path)
             title = _title(record)
-            for check in (_summed, *others, self._again):
-                notes += check(record)
-                if broken(notes):
+            notes += [("broken", fault) for fault in faults(record)]
+            for check in (*others, self._again):
+                if any(outcome == "broken" for outcome, _ in notes):
                     break
+                notes += check(record)
         except IntegrityError as error:
             notes.append(_unlike_its_hash(path, error))
         return verdict("record", path, title, notes)
@@ -232,15 +231,9 @@ def _requested(folder: BoardFolder, paths: Iterable[Path]) -> list[str]:
     """The cells that records are of; what is wrong with a record is said of it elsewhere."""
     found = []
     for path in paths:
-        try:
+        with suppress(IntegrityError):
             found.append(identity(folder.load(path).request))
-        except IntegrityError:
-            continue
     return found
-
-
-def _summed(record: RunRecord) -> list[Note]:
-    return [("broken", fault) for fault in faults(record)]
 
 
 def _unless_refused(doing: str, again: Callable[..., list[Note]], *given: Any) -> list[Note]:

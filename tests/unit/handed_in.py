@@ -27,7 +27,6 @@ from harness.submissions.folder import (
     Submission,
     SubmissionFolder,
     protocol_of,
-    write_submission,
 )
 
 TOML = """
@@ -151,7 +150,7 @@ def submit(board: BoardFolder, what: str = "mixup[k=4]") -> SubmissionFolder:
         folder.release(record).write_bytes(b"released")
         folder.keep(record)
     plugin = used("mixup").model_dump(include=set(Plugin.model_fields))
-    write_submission(folder.path, described(board, what, records, Plugin(**plugin)))
+    folder.describe(described(board, what, records, Plugin(**plugin)))
     return folder
 
 
