@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from harness.asking.selector import Resolved, parse_one, resolve
 from harness.running.evaluation import equip, evaluate
 from harness.running.keys import plugin_identity, plugin_source
 from harness.running.observer import Observer
-from harness.scoring.findings import leaks_more
+from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
 from harness.scoring.verdict import ABSOLUTE
@@ -90,6 +90,10 @@ class ControlReport(BaseModel):
         values = self.model_dump(mode="json")
         return {"schema": values.pop("schema_"), **values}
 
+    def json_bytes(self) -> bytes:
+        """As it lies in a file."""
+        return canonical_json(self.canonical()).encode() + b"\n"
+
     def fingerprint(self) -> str:
         """The id: a hash of everything that is not volatile."""
         return sha256_of({k: v for k, v in self.canonical().items() if k not in VOLATILE})
@@ -142,7 +146,7 @@ def run_controls(
         packages=package_versions(),
     ).sealed()
     if report.conclusive:
-        _keep(report, report_path(attack, root))
+        write_atomically(report_path(attack, root), report.json_bytes())
     return report
 
 
@@ -196,26 +200,19 @@ def asked_of(control: Control, attack: str) -> dict[str, Any]:
 def _result(
     control: Control, cell: Mapping[str, Any], root: Path, observer: Observer
 ) -> ControlResult:
-    lacking = _obstacle(cell, root)
-    if lacking:
-        return ControlResult(control=control, status="unavailable", error=lacking)
-    return judged(control, evaluate(observer=observer, cache=root, **cell))
-
-
-def _obstacle(cell: Mapping[str, Any], root: Path) -> str | None:
-    """Why a cell cannot be asked for here: an option, a plugin or data that is not there."""
+    """What became of a control; `unavailable` where its cell cannot be asked for here."""
     try:
         equip(plan(make_request(**cell), registry()), root)
     except (UsageError, AssetUnavailable) as error:
-        return str(error)
-    return None
+        return ControlResult(control=control, status="unavailable", error=str(error))
+    return judged(control, evaluate(observer=observer, cache=root, **cell))
 
 
 def judged(control: Control, record: RunRecord) -> ControlResult:
     """Whether a cell's record reaches what its control asks, in the direction that leaks more."""
     found = _measured(control.metric, record) if record.status == "ok" else record.error
     common: dict[str, Any] = {"control": control, "record": record.id, "status": record.status}
-    if not isinstance(found, Measured):
+    if not isinstance(found, Finding):
         return ControlResult(**common, error=found)
     return ControlResult(
         **common,
@@ -223,25 +220,16 @@ def judged(control: Control, record: RunRecord) -> ControlResult:
         ci=found.ci,
         leaks_more=found.leaks_more,
         unit=found.unit,
-        passed=found.reaches(control.at_least),
+        passed=reaches(found.value, control.at_least, found.leaks_more),
     )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A number of a record, and which direction of it is worse for the owner."""
-
-    value: float
-    ci: Interval | None
-    leaks_more: Direction = "higher"
-    unit: str = ""
-
-    def reaches(self, wanted: float) -> bool:
-        """Whether it leaks as much as wanted, or more."""
-        return self.value >= wanted if self.leaks_more == "higher" else self.value <= wanted
+def reaches(value: float, wanted: float, leaks_more: Direction) -> bool:
+    """Whether a value leaks as much as wanted, or more."""
+    return value >= wanted if leaks_more == "higher" else value <= wanted
 
 
-def _measured(name: str, record: RunRecord) -> Measured | str:
+def _measured(name: str, record: RunRecord) -> Finding | str:
     """The number that a control names, or why the record does not have it."""
     part, _, field = name.partition(".")
     if part == "identification":
@@ -250,30 +238,26 @@ def _measured(name: str, record: RunRecord) -> Measured | str:
         score = record.privacy[name]
         if score.mean is None:
             return score.unavailable or f"'{name}' was not scored"
-        return Measured(score.mean, score.ci, score.leaks_more, score.unit)
+        side = score.leaks_more
+        return Finding(value=score.mean, ci=score.ci, leaks_more=side, unit=score.unit)
     if name in record.findings:
-        finding = record.findings[name]
-        return Measured(finding.value, finding.ci, finding.leaks_more, finding.unit)
+        return record.findings[name]
     known = {*record.privacy, *record.findings, *(f"identification.{f}" for f in IDENTIFICATION)}
     return f"the cell has no metric and no finding '{name}'.{nearest(name, known)}"
 
 
-def _identified(field: str, found: Identification | None) -> Measured | str:
+def _identified(field: str, found: Identification | None) -> Finding | str:
     if field not in IDENTIFICATION:
         return f"an identification has no '{field}'.{nearest(field, IDENTIFICATION)}"
     value = getattr(found, field, None)
     if value is None:
         return "the attack identified nothing: it returned no candidate scores"
-    return Measured(value, getattr(found, f"{field}_ci"))
+    return Finding(value=value, ci=getattr(found, f"{field}_ci"))
 
 
 def report_path(attack: Resolved, root: Path) -> Path:
     """Where the report on an attack lies: another source or config is another attack."""
     return root / "controls" / f"{attack.name}-{sha256_of(plugin_identity(attack))}.json"
-
-
-def _keep(report: ControlReport, path: Path) -> None:
-    write_atomically(path, canonical_json(report.canonical()).encode() + b"\n")
 
 
 def control_of(attack: Resolved, root: Path) -> ControlReport | None:
@@ -296,10 +280,14 @@ def load_report(path: Path) -> ControlReport:
     """Read a report and check it against its id; IntegrityError if the file is none."""
     with disk_errors(path):
         data = path.read_bytes()
-    report = _parsed(data)
-    if report is None:
-        raise _broken(path, path.stem.rpartition("-")[0])
-    return report
+    with suppress(*MALFORMED):
+        values = json.loads(data)
+        canonical_json(values).encode()  # no NaN and no lone surrogate, wherever they stand
+        values["schema_"] = values.pop("schema")
+        report = ControlReport.model_validate(values)
+        if report.id == report.fingerprint():
+            return report
+    raise _broken(path, path.stem.rpartition("-")[0])
 
 
 def _broken(path: Path, attack: str) -> IntegrityError:
@@ -319,15 +307,3 @@ def standing(text: str, preset: str, root: Path) -> str:
     if report is None:
         return f"not run yet: harness control '{text}'"
     return "passed" if report.passed else "FAILED: that the attack fails says nothing"
-
-
-def _parsed(data: bytes) -> ControlReport | None:
-    """The report in some bytes; None where there is none, or where it has not its id."""
-    try:
-        values = json.loads(data)
-        canonical_json(values).encode()
-        values["schema_"] = values.pop("schema")
-        report = ControlReport.model_validate(values)
-        return report if report.id == report.fingerprint() else None
-    except MALFORMED:
-        return None

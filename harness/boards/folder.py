@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from harness.api.errors import IntegrityError, UsageError, nearest
 from harness.boards.cells import identity
 from harness.boards.protocol import FILE, Board, read_board
-from harness.store.canonical import canonical_json
 from harness.store.paths import disk_errors, holding, listed, write_atomically
 from harness.store.records import Records
 
@@ -76,8 +75,7 @@ class BoardFolder:
 
     def keep_control(self, report: ControlReport) -> None:
         """Keep a report on an attack's positive controls, in place of one on the same options."""
-        text = canonical_json(report.canonical())
-        write_atomically(self.controls / report.file_name, text.encode() + b"\n")
+        write_atomically(self.controls / report.file_name, report.json_bytes())
 
     def keep_gallery(self, identity_: str, picture: bytes) -> None:
         """Keep a record's picture."""

@@ -21,7 +21,7 @@ from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
-from harness.control import ControlReport, ControlResult, Measured, direction, load_report
+from harness.control import ControlReport, ControlResult, direction, load_report, reaches
 from harness.running.evaluation import uncounted
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
@@ -173,8 +173,8 @@ def _ended_so(result: ControlResult) -> bool:
         return not result.passed
     side = direction(result.control.metric)
     inside = result.ci is None or within(result.reached, result.ci)
-    reaches = Measured(result.reached, None, side).reaches(result.control.at_least)
-    return result.leaks_more == side and inside and result.passed == reaches
+    enough = reaches(result.reached, result.control.at_least, side)
+    return result.leaks_more == side and inside and result.passed == enough
 
 
 def of_description(
