@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.api import IntegrityError, Samples, Splits, Stream, UsageError
-from harness.asking.plan import Cell, plan
+from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved
@@ -95,20 +95,16 @@ def stranger(said: Statement, observer: Observer | None = None, **options: Any) 
         seed=said.public.seed,
     )
     root = cache_root()
-    cell = equip(as_said(plan(request, registry()), said), root)
+    planned, public = plan(request, registry()), said.public.dataset
+    cell = replace(
+        planned,
+        dataset=_configured(planned.dataset, said.dataset),
+        public=_configured(planned.public, public) if planned.public and public else None,
+        defenses=tuple(_configured(defense, said.defense) for defense in planned.defenses),
+    )
+    cell = equip(cell, root)
     check_machine(cell.device)
     return Context(cell, Keys(cell, ""), Store(root), registry(), observer or Observer())
-
-
-def as_said(cell: Cell, said: Statement) -> Cell:
-    """The cell with the configs that the pack gives."""
-    public = said.public.dataset
-    return replace(
-        cell,
-        dataset=_configured(cell.dataset, said.dataset),
-        public=_configured(cell.public, public) if cell.public and public else None,
-        defenses=tuple(_configured(defense, said.defense) for defense in cell.defenses),
-    )
 
 
 def _configured(resolved: Resolved, named: Named) -> Resolved:

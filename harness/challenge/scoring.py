@@ -7,12 +7,15 @@ minimum or mean of what that gives, averaged over all encodings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict
+from torch import Tensor
 
 from harness.api import (
     AssetFolder,
@@ -36,9 +39,6 @@ from harness.scoring.nulls import COLOUR, Nulls, make_nulls, match_nulls
 from harness.scoring.summary import MetricScore, Values, summarise
 from harness.store.files import read_tensors, sha256_of_file
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 SLACK = 1e-3
 """How far beyond 0 and 1 values may lie, to be clamped."""
 
@@ -56,11 +56,6 @@ class Submission:
     decryptions: Tensor | None
     rows: Tensor | None = None
     targets: Tensor | None = None
-
-    @property
-    def named(self) -> bool:
-        """Whether images say which private image they are meant to be."""
-        return self.rows is not None or self.targets is not None
 
 
 def read_submission(path: Path, described: Description) -> Submission:
@@ -93,8 +88,6 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
 
 def _unit(name: str, values: Tensor, shape: tuple[int | None, ...]) -> Tensor:
     """Values in [0,1] as float32, if they have this shape; None stands for any length."""
-    import torch
-
     pairs = zip(shape, values.shape, strict=False)
     wanted = tuple(got if want is None else want for want, got in pairs)
     if len(shape) != values.ndim or wanted != tuple(values.shape):
@@ -176,9 +169,6 @@ def by_images(images: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) 
     `images` and `truth` [n, c, h, w] are in one order. NaN where a source is public. Each pair of
     images is compared once.
     """
-    import numpy as np
-    import torch
-
     n = len(truth)
     codes = (mixed.primary[:, None] * n + mixed.targets)[mixed.own]
     pairs, places = map(torch.from_numpy, np.unique(codes.numpy(), return_inverse=True))
@@ -190,8 +180,6 @@ def by_images(images: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) 
 
 def by_encoding(decryptions: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) -> Tensor:
     """[encodings, k] float64: each decryption against all private images in its encoding."""
-    import torch
-
     table = torch.full(mixed.own.shape, torch.nan, dtype=torch.float64)
     for column, own in enumerate(mixed.own.T):
         if not own.any():  # public images alone
@@ -205,8 +193,6 @@ def summed_up(ssim: Tensor | None, squared: Tensor) -> dict[str, float]:
 
     Those of SSIM are left out where there is none.
     """
-    import torch
-
     found = {
         "min_l2": squared.nan_to_num(torch.inf).amin(1),
         "max_l2": squared.nan_to_num(-torch.inf).amax(1),
@@ -272,6 +258,8 @@ def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
     nulls, notes = _nulls(known, said, answer.guesses)
     compares: dict[str, Compare] = {"ssim": ssim.score} if ssim else {}
     compares["l2"] = l2
+    left = said.private - answer.found
+    left_out = f"{left} of {said.private} private images were not submitted: mean colour instead"
     return ChallengeScore(
         pack=said.id,
         submission=given.sha256,
@@ -282,7 +270,7 @@ def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
         matched=bool(answer.guesses),
         measures=_measures(answer, known, nulls, compares),
         privacy=_privacy(answer, known, nulls, compares),
-        notes=(*reason, *notes, *_left_out(answer, said)),
+        notes=(*reason, *notes, *([left_out] if left else [])),
     )
 
 
@@ -298,12 +286,6 @@ def _answer(given: Submission, truth: Truth, said: Description) -> _Answer:
 
 def _colour(truth: Truth, said: Description) -> Tensor:
     return truth.images.new_tensor(said.mean).view(-1, 1, 1)
-
-
-def _left_out(answer: _Answer, said: Description) -> Iterable[str]:
-    if answer.found < said.private:
-        left = said.private - answer.found
-        yield f"{left} of {said.private} private images were not submitted: mean colour instead"
 
 
 def _ssim(truth: Truth, said: Description) -> tuple[Metric | None, tuple[str, ...]]:

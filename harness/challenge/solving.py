@@ -95,7 +95,8 @@ def solve(
     run on this pack, or fails.
     """
     _check_place(out)
-    _one_attack(attack)
+    if registry().attack(parse_one(attack).name).members:
+        raise UsageError(f"'{attack}' is many attacks; name one of them.")
     pack = read_pack(folder)
     context = _context(pack, attack, observer, options)
     plan = context.cell.main
@@ -115,11 +116,6 @@ def _check_place(out: Path) -> None:
     with disk_errors(out):
         if out.is_dir() or not out.resolve().parent.is_dir():
             raise UsageError(f"{out} cannot be written: it is a folder, or lies in none.")
-
-
-def _one_attack(attack: str) -> None:
-    if registry().attack(parse_one(attack).name).members:
-        raise UsageError(f"'{attack}' is many attacks; name one of them.")
 
 
 def _context(pack: Pack, attack: str, observer: Observer, options: dict[str, Any]) -> Context:
@@ -146,11 +142,8 @@ def _tensors(found: Reconstruction, said: Statement) -> dict[str, Tensor]:
     if found.images is None:
         raise CellFailed("the attack makes claims and returned no images: nothing to submit")
     images = said.scale.within(said.scale.restore(found.images.float()))
-    named = {ROWS: found.rows, TARGETS: found.targets}
-    return {
-        IMAGES: images,
-        **{name: tensor for name, tensor in named.items() if tensor is not None},
-    }
+    tensors = {IMAGES: images, ROWS: found.rows, TARGETS: found.targets}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def _write(out: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.api.errors import UsageError
-from harness.asking import PresetName
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import expand
