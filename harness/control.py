@@ -131,14 +131,14 @@ def run_controls(
     UsageError for what cannot be asked, and for an attack that declares no control.
     """
     root = root or cache_root()
-    asked = make_request(attack=text, **options)
-    attack = controlled(text, asked.preset)
+    request = make_request(attack=text, **options)
+    attack = controlled(text, request.preset)
     results = _results(attack, text, options, root, observer or Observer())
     report = ControlReport(
         written=text,
         attack=_used(attack),
-        preset=asked.preset,
-        seed=asked.seed,
+        preset=request.preset,
+        seed=request.seed,
         results=results,
         passed=all(result.passed for result in results),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -178,17 +178,17 @@ def _results(
     with observer.stage(f"controls of {attack.name}") as progress:
         for control in controls:
             progress(len(results), len(controls), control.defense)
-            cell = {**options, **asked_of(control, text)}
+            cell = {**options, **options_of(control, text)}
             results.append(_result(control, cell, root, observer))
     return tuple(results)
 
 
-def asked_of(control: Control, attack: str) -> dict[str, Any]:
+def options_of(control: Control, attack: str) -> dict[str, Any]:
     """What is asked of `evaluate` for one control; if it looks at a metric, no other is scored."""
-    asked = control.metric.removesuffix(ABSOLUTE)
+    metric = control.metric.removesuffix(ABSOLUTE)
     known = {spec.name for spec in registry().specs("metrics")}
     return {
-        **({"metrics": asked} if asked in known else {}),
+        **({"metrics": metric} if metric in known else {}),
         **control.options,
         "defense": control.defense,
         "dataset": control.dataset,

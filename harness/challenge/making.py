@@ -107,8 +107,8 @@ def _secrets(context: Context) -> KeyedStream:
     """
     cell, request = context.cell, context.cell.request
     used = [p.written for p in (*cell.defenses, cell.dataset, cell.public) if p]
-    asked = sha256_of([used, request.sizes.model_dump(), request.rounds])
-    return context.owner_stream.stream(stage="challenge", asked=asked)
+    digest = sha256_of([used, request.sizes.model_dump(), request.rounds])
+    return context.owner_stream.stream(stage="challenge", asked=digest)
 
 
 def _context(key: bytes, observer: Observer, options: dict[str, Any]) -> Context:

@@ -92,25 +92,27 @@ def truth_of(tensors: Mapping[str, Tensor]) -> Truth:
     return Truth(images, classes, weights, sources, extra)
 
 
-def _problem(tensors: Mapping[str, Tensor], said: Statement) -> str | None:
+def _problem(tensors: Mapping[str, Tensor], statement: Statement) -> str | None:
     """Why these tensors are no opening of the pack that says this, or None."""
     wanted = {*TRUTH, "salt", "pack"}
     if not wanted <= set(tensors):
         return f"lacks {', '.join(sorted(wanted - set(tensors)))}"
-    if bytes(tensors["pack"].flatten().tolist()).hex() != said.digest:
+    if bytes(tensors["pack"].flatten().tolist()).hex() != statement.digest:
         return "challenge.json does not say what it said then: the pack was changed"
-    n, k = said.private, tensors["sources"].shape[-1] if tensors["sources"].ndim else 0
+    n, k = statement.private, tensors["sources"].shape[-1] if tensors["sources"].ndim else 0
     whole = (
         tensors["classes"].shape == (n,)
-        and tensors["sources"].shape == (said.rounds, n, k)
+        and tensors["sources"].shape == (statement.rounds, n, k)
         and {tensors[name].dtype for name in ("classes", "sources")} == {torch.int64}
-        and bool((tensors["classes"].clamp(0, len(said.classes) - 1) == tensors["classes"]).all())
+        and bool(
+            (tensors["classes"].clamp(0, len(statement.classes) - 1) == tensors["classes"]).all()
+        )
         and bool((tensors["sources"] >= 0).all())
     )
     if not whole:
         return "its classes or sources are not those of this pack"
-    return flaw("images", tensors["images"], (n, *said.shape)) or flaw(
-        "weights", tensors["weights"], (said.rounds, n, k)
+    return flaw("images", tensors["images"], (n, *statement.shape)) or flaw(
+        "weights", tensors["weights"], (statement.rounds, n, k)
     )
 
 
@@ -124,9 +126,9 @@ def _unmet(truth: Truth, pack: Pack) -> str | None:
     return None
 
 
-def checks(truth: Truth, said: Statement, pack: Pack) -> Checks:
+def checks(truth: Truth, statement: Statement, pack: Pack) -> Checks:
     """What of a pack can be recomputed from its truth."""
-    return Checks(labels=_labels_hold(truth, pack.labels), encodings=_held(truth, said, pack))
+    return Checks(labels=_labels_hold(truth, pack.labels), encodings=_held(truth, statement, pack))
 
 
 def _labels_hold(truth: Truth, labels: Tensor) -> bool:
@@ -138,11 +140,13 @@ def _labels_hold(truth: Truth, labels: Tensor) -> bool:
     return bool((expected - labels.flatten(0, 1)).abs().max() <= CLOSE)
 
 
-def _held(truth: Truth, said: Statement, pack: Pack) -> Literal["values", "absolute values", "no"]:
+def _held(
+    truth: Truth, statement: Statement, pack: Pack
+) -> Literal["values", "absolute values", "no"]:
     """Whether encodings are the mixtures of the private images, perhaps but for their signs."""
-    if said.encoded_shape != said.shape or not truth.own.all():
+    if statement.encoded_shape != statement.shape or not truth.own.all():
         return "no"
-    standardised = said.scale.standardise(truth.images)
+    standardised = statement.scale.standardise(truth.images)
     held: Literal["values", "absolute values", "no"] = "values"
     for weights, sources, encodings in zip(
         truth.weights, truth.sources, pack.encodings, strict=True

@@ -57,21 +57,21 @@ def pool_sha256(public: Samples) -> str:
     return hashlib.sha256(public.images.contiguous().numpy().data).hexdigest()
 
 
-def public_splits(said: Statement) -> Splits:
+def public_splits(statement: Statement) -> Splits:
     """The splits of a pack, private ones being all that were set aside.
 
     UsageError where a dataset is unknown or the owner's own, AssetUnavailable where it is not
     here, IntegrityError where it is not what the owner had.
     """
-    return drawn(stranger(said, only="utility"), said)
+    return drawn(stranger(statement, only="utility"), statement)
 
 
-def drawn(context: Context, said: Statement) -> Splits:
+def drawn(context: Context, statement: Statement) -> Splits:
     """The splits of a pack, drawn again in a context of `stranger`."""
-    if not said.public.images:
+    if not statement.public.images:
         raise UsageError("the pack names no public images")
-    splits = draw(context, said.public.images)
-    if pool_sha256(splits.public) != said.public.sha256:
+    splits = draw(context, statement.public.images)
+    if pool_sha256(splits.public) != statement.public.sha256:
         raise IntegrityError(
             f"the public images drawn from '{context.cell.dataset.name}' are not those of the "
             "pack: another version of the dataset, perhaps"
@@ -79,28 +79,28 @@ def drawn(context: Context, said: Statement) -> Splits:
     return splits
 
 
-def stranger(said: Statement, observer: Observer | None = None, **options: Any) -> Context:
+def stranger(statement: Statement, observer: Observer | None = None, **options: Any) -> Context:
     """A context for a pack's cell: its datasets and its defense, as the pack says they are.
 
     `options` are those of `harness evaluate`. It has no owner's key; nothing of it is secret.
     """
     request = make_request(
         **{"preset": "standard", "metrics": "ssim", "device": "cpu", **options},
-        defense=said.defense.name,
-        dataset=said.dataset.name,
-        public=said.public.dataset.name if said.public.dataset else None,
-        private_size=said.private,
-        public_size=max(1, said.public.images),
-        rounds=said.rounds,
-        seed=said.public.seed,
+        defense=statement.defense.name,
+        dataset=statement.dataset.name,
+        public=statement.public.dataset.name if statement.public.dataset else None,
+        private_size=statement.private,
+        public_size=max(1, statement.public.images),
+        rounds=statement.rounds,
+        seed=statement.public.seed,
     )
     root = cache_root()
-    planned, public = plan(request, registry()), said.public.dataset
+    planned, public = plan(request, registry()), statement.public.dataset
     cell = replace(
         planned,
-        dataset=_configured(planned.dataset, said.dataset),
+        dataset=_configured(planned.dataset, statement.dataset),
         public=_configured(planned.public, public) if planned.public and public else None,
-        defenses=tuple(_configured(defense, said.defense) for defense in planned.defenses),
+        defenses=tuple(_configured(defense, statement.defense) for defense in planned.defenses),
     )
     cell = equip(cell, root)
     check_machine(cell.device)

@@ -251,21 +251,23 @@ class _Answer:
 def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
     """Score a submission; UsageError for bad input, IntegrityError for a broken pack."""
     read = read_pack(pack)
-    said, known = read.described, open_truth(truth, read)
-    given = read_submission(submission, said)
-    answer = _answer(given, known, said)
-    ssim, reason = _ssim(known, said)
-    nulls, notes = _nulls(known, said, answer.guesses)
+    description, known = read.described, open_truth(truth, read)
+    given = read_submission(submission, description)
+    answer = _answer(given, known, description)
+    ssim, reason = _ssim(known, description)
+    nulls, notes = _nulls(known, description, answer.guesses)
     compares: dict[str, Compare] = {"ssim": ssim.score} if ssim else {}
     compares["l2"] = l2
-    left = said.private - answer.found
-    left_out = f"{left} of {said.private} private images were not submitted: mean colour instead"
+    left = description.private - answer.found
+    left_out = (
+        f"{left} of {description.private} private images were not submitted: mean colour instead"
+    )
     return ChallengeScore(
-        pack=said.id,
+        pack=description.id,
         submission=given.sha256,
         kind="images" if answer.images is not None else "decryptions",
-        encodings=said.rounds * said.private,
-        targets=said.private,
+        encodings=description.rounds * description.private,
+        targets=description.private,
         found=answer.found,
         matched=bool(answer.guesses),
         measures=_measures(answer, known, nulls, compares),
@@ -274,50 +276,50 @@ def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
     )
 
 
-def _answer(given: Submission, truth: Truth, said: Description) -> _Answer:
+def _answer(given: Submission, truth: Truth, description: Description) -> _Answer:
     """The submission; a private image without one is the dataset's mean colour."""
     if given.images is None:
         return _Answer(None, given.decryptions, len(truth.images), 0)
     matched = placed(given, truth)
     found = matched.found.view(-1, 1, 1, 1)
-    images = matched.images.where(found, _colour(truth, said))
+    images = matched.images.where(found, _colour(truth, description))
     return _Answer(images, None, int(found.sum()), matched.unnamed)
 
 
-def _colour(truth: Truth, said: Description) -> Tensor:
-    return truth.images.new_tensor(said.mean).view(-1, 1, 1)
+def _colour(truth: Truth, description: Description) -> Tensor:
+    return truth.images.new_tensor(description.mean).view(-1, 1, 1)
 
 
-def _ssim(truth: Truth, said: Description) -> tuple[Metric | None, tuple[str, ...]]:
+def _ssim(truth: Truth, description: Description) -> tuple[Metric | None, tuple[str, ...]]:
     """The harness's SSIM, or a sentence on why there is none."""
     known = registry()
     spec = known.metric("ssim")
     nobody = Samples(truth.images[:0], truth.classes[:0])
     scene = Scene(
-        scale=said.scale,
+        scale=description.scale,
         device=truth.images.device,
         assets=AssetFolder({}),
         decoys=nobody.images,
         public=nobody,
         labels=truth.classes,
-        classes=len(said.classes),
+        classes=len(description.classes),
     )
     metric: Metric = load_factory(spec, known.origin("metrics", spec.name))(scene)
-    reason = metric.unavailable(said.shape)
+    reason = metric.unavailable(description.shape)
     return (None, (f"no SSIM: {reason}",)) if reason else (metric, ())
 
 
-def _nulls(truth: Truth, said: Description, guesses: int) -> tuple[Nulls, tuple[str, ...]]:
+def _nulls(truth: Truth, description: Description, guesses: int) -> tuple[Nulls, tuple[str, ...]]:
     """Reconstructions without the release, given as much help as the submission."""
     private = Samples(truth.images, truth.classes)
-    colour = _colour(truth, said).expand_as(truth.images)
+    colour = _colour(truth, description).expand_as(truth.images)
     try:
-        public = public_splits(said).public
+        public = public_splits(description).public
     except HarnessError as error:  # a dataset that is not here, or is another: no reason to stop
         reason = f"no null but the mean colour, for want of public images: {error}"
         return Nulls({COLOUR: colour}), (reason,)
-    stream = KeyedStream(board_key(said.public.seed)).stream(stage="judge", use="nulls")
-    nulls = make_nulls(public, private, said.classes, said.mean, stream)
+    stream = KeyedStream(board_key(description.public.seed)).stream(stage="judge", use="nulls")
+    nulls = make_nulls(public, private, description.classes, description.mean, stream)
     return (match_nulls(nulls, truth.images, guesses) if guesses else nulls), nulls.notes
 
 

@@ -47,17 +47,14 @@ THREAT_MODEL = "released"
 class PackKeys(Keys):
     """Keys of what is done to one pack: `owner` names the pack, and its own pool is the splits."""
 
-    said: Statement
+    statement: Statement
 
     @cached_property
     def load(self) -> str:
         """Key of the public images and of the frame around them."""
-        said = self.said
-        return self._key(
-            "load",
-            pool=said.public.sha256,
-            frame=[said.private, said.shape, said.classes, said.mean, said.std],
-        )
+        own = self.statement
+        frame = [own.private, own.shape, own.classes, own.mean, own.std]
+        return self._key("load", pool=own.public.sha256, frame=frame)
 
 
 class Unknown(Owner):
@@ -71,12 +68,12 @@ class Unknown(Owner):
     @cached_property
     def splits(self) -> Splits:
         """The public images, and as many blanks as there are private ones."""
-        said = self.pack.described
+        statement = self.pack.described
         blank = Samples(
-            torch.zeros(said.private, *said.shape, dtype=torch.uint8),
-            torch.zeros(said.private, dtype=torch.int64),
+            torch.zeros(statement.private, *statement.shape, dtype=torch.uint8),
+            torch.zeros(statement.private, dtype=torch.int64),
         )
-        return Splits(blank, self.public, self.public[:0], said.scale, said.classes)
+        return Splits(blank, self.public, self.public[:0], statement.scale, statement.classes)
 
     @property
     def release(self) -> Release:
@@ -137,11 +134,11 @@ def _attacked(context: Context, plan: AttackPlan, owner: Owner) -> Reconstructio
             workers.close()
 
 
-def _tensors(found: Reconstruction, said: Statement) -> dict[str, Tensor]:
+def _tensors(found: Reconstruction, statement: Statement) -> dict[str, Tensor]:
     """A reconstruction as a submission: images in [0,1]."""
     if found.images is None:
         raise CellFailed("the attack makes claims and returned no images: nothing to submit")
-    images = said.scale.within(said.scale.restore(found.images.float()))
+    images = statement.scale.within(statement.scale.restore(found.images.float()))
     tensors = {IMAGES: images, ROWS: found.rows, TARGETS: found.targets}
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 

@@ -145,9 +145,9 @@ def run_again(record: RunRecord, cache: Path, observer: Observer) -> list[Note]:
 
     if record.seeds.get("owner_key") != fingerprint(None):
         raise UsageError("it was made with an owner's key of its own, which its owner keeps")
-    asked = record.request.model_dump()
-    asked |= {"threads": record.threads, "device": "auto"}
-    other = evaluate(observer=observer, cache=cache, **asked)
+    options = record.request.model_dump()
+    options |= {"threads": record.threads, "device": "auto"}
+    other = evaluate(observer=observer, cache=cache, **options)
     if same_bits(record, other):
         return [("ok", "run again: the same to the bit")]
     if found := outside(record, other):

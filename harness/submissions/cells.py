@@ -114,8 +114,8 @@ def _defenses_of(board: Board, track: Track, attack: str) -> list[Place]:
     mine = {}
     for cell in _cells_of(board, track):
         options = {**cell.options, "attack": attack}
-        asked = BoardCell(track.name, options, make_request(**options))
-        mine[asked.identity] = asked
+        own = BoardCell(track.name, options, make_request(**options))
+        mine[own.identity] = own
     return [
         tuple(sorted(_by(TERMS, cells), key=lambda same: len(same[0].options)))
         for cells in _by(("defense",), mine.values())

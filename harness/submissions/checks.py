@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,7 @@ from harness.control import ControlReport, ControlResult, direction, load_report
 from harness.running.evaluation import uncounted
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
+from harness.store.record import RunRecord
 from harness.submissions.cells import places
 from harness.submissions.folder import (
     RECONSTRUCTIONS,
@@ -35,9 +36,6 @@ from harness.submissions.folder import (
     protocol_of,
 )
 from harness.submissions.sums import within
-
-if TYPE_CHECKING:
-    from harness.store.record import RunRecord
 
 Outcome = Literal["ok", "differs", "cannot", "broken"]
 What = Literal["record", "control", "submission", "board"]
@@ -78,13 +76,13 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 def verdict(what: What, path: Path, title: str, notes: Iterable[Note]) -> Verdict:
     """What several notes on one thing come to."""
-    told = list(notes)
+    checked = list(notes)
     return Verdict(
         what=what,
         path=str(path),
         title=title,
-        outcome=worst(outcome for outcome, _ in told),
-        notes=tuple(dict.fromkeys(text for _, text in told)),
+        outcome=worst(outcome for outcome, _ in checked),
+        notes=tuple(dict.fromkeys(text for _, text in checked)),
     )
 
 
@@ -97,9 +95,9 @@ Wanted = list[list[list[str]]]
 """The places of a submission, their alternatives, and the identities of the cells of each."""
 
 
-def wanted_of(told: Submission, board: BoardFolder) -> Wanted:
+def wanted_of(submission: Submission, board: BoardFolder) -> Wanted:
     """The cells that a submission has to run."""
-    found = places(board.board, told.kind, told.what, told.tracks)
+    found = places(board.board, submission.kind, submission.what, submission.tracks)
     return [[[cell.identity for cell in cells] for cells in place] for place in found]
 
 
@@ -112,10 +110,10 @@ def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]
         yield "broken", f"its {use} is not what the board froze"
 
 
-def of_plugins(record: RunRecord, told: Submission) -> Iterator[Note]:
+def of_plugins(record: RunRecord, submission: Submission) -> Iterator[Note]:
     """What ran is what was handed in."""
-    for used in handed_in(told.kind, record):
-        if not told.hands_in(told.kind, used):
+    for used in handed_in(submission.kind, record):
+        if not submission.hands_in(submission.kind, used):
             yield "broken", f"'{used.name}' of this source is not what was handed in"
 
 
@@ -131,13 +129,13 @@ def of_tensors(folder: SubmissionFolder, record: RunRecord) -> Iterator[Note]:
             yield "broken", f"its {name} does not have the hash that the record gives"
 
 
-def of_report(path: Path, told: Submission | None = None) -> Iterator[Note]:
+def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note]:
     """A report on positive controls has its id and its name, and says what follows from it.
 
     A submission, `told`, reports on the attack that it hands in and on no other.
     """
     report = load_report(path)
-    if told and not told.hands_in("attack", report.attack):
+    if submission and not submission.hands_in("attack", report.attack):
         yield "broken", f"'{report.attack.name}' as it ran here is not what is handed in"
     if path.name != report.file_name:
         yield "broken", "its name is not that of its attack and options"
@@ -178,18 +176,18 @@ def _ended_so(result: ControlResult) -> bool:
 
 
 def of_description(
-    folder: SubmissionFolder, told: Submission, board: BoardFolder
+    folder: SubmissionFolder, submission: Submission, board: BoardFolder
 ) -> Iterator[Note]:
     """A submission is for the board as it is, and its controls are as it says."""
-    if protocol_of(board.board) != told.protocol_sha256:
-        yield "differs", f"the board '{told.board}' has changed since"
-    standing = _standing(folder, told)
-    if told.control not in standing:
-        yield "broken", f"it says '{told.control}' of its controls, not '{standing[0]}'"
+    if protocol_of(board.board) != submission.protocol_sha256:
+        yield "differs", f"the board '{submission.board}' has changed since"
+    standing = _standing(folder, submission)
+    if submission.control not in standing:
+        yield "broken", f"it says '{submission.control}' of its controls, not '{standing[0]}'"
 
 
-def _standing(folder: SubmissionFolder, told: Submission) -> tuple[str, ...]:
-    if told.kind == "defense":
+def _standing(folder: SubmissionFolder, submission: Submission) -> tuple[str, ...]:
+    if submission.kind == "defense":
         return ("no attack",)
     reports = listed(folder.controls, ".json")
     if not reports:
@@ -204,28 +202,30 @@ def _passed(path: Path) -> bool:
         return False
 
 
-def of_files(folder: SubmissionFolder, told: Submission, paths: Iterable[Path]) -> Iterator[Note]:
+def of_files(
+    folder: SubmissionFolder, submission: Submission, paths: Iterable[Path]
+) -> Iterator[Note]:
     """The records are those that the description names, and no tensors lie there without one."""
     there = {path.stem for path in paths}
-    for name in sorted(there - {*told.records}):
+    for name in sorted(there - {*submission.records}):
         yield "broken", f"it does not name the record {name[:12]}"
-    for name in sorted({*told.records} - there):
+    for name in sorted({*submission.records} - there):
         yield "broken", f"it names the record {name[:12]}, which is not there"
     strays = {path.stem for path in listed(folder.path / RECONSTRUCTIONS)} - there
     releases = listed(folder.path / RELEASES)
     for name in sorted(strays):
         yield "broken", f"the reconstruction {name[:12]} belongs to no record"
-    if told.kind == "attack" and releases:
+    if submission.kind == "attack" and releases:
         yield "broken", "it holds releases, which only a defense's submission does"
 
 
-def of_cells(told: Submission, there: set[str], wanted: Wanted) -> Iterator[Note]:
+def of_cells(submission: Submission, there: set[str], wanted: Wanted) -> Iterator[Note]:
     """Cells are missing where the description says so; `there` are those with a record."""
     missing = sum(min(len({*cells} - there) for cells in place) for place in wanted)
-    if missing > told.missing:
-        yield "broken", f"{_cells(missing)} without a record, and it says {told.missing}"
-    elif told.missing:
-        yield "cannot", f"{_cells(told.missing)} missing"
+    if missing > submission.missing:
+        yield "broken", f"{_cells(missing)} without a record, and it says {submission.missing}"
+    elif submission.missing:
+        yield "cannot", f"{_cells(submission.missing)} missing"
 
 
 def _cells(number: int) -> str:
@@ -309,9 +309,9 @@ def _planned(record: RunRecord) -> Cell | None:
 
 def _uncounted(record: RunRecord) -> list[str]:
     """Why a record's result does not count; UsageError where that is its attack's to say."""
-    asked, known = record.request, registry()
-    model = known.threat_model(asked.threat_model)
-    if reasons := uncounted(asked.preset, model):
+    request, known = record.request, registry()
+    model = known.threat_model(request.threat_model)
+    if reasons := uncounted(request.preset, model):
         return [flag.message for flag in reasons]
-    attack = one_attack(asked.attack, asked.preset, known)
-    return [flag.message for flag in uncounted(asked.preset, model, attack)]
+    attack = one_attack(request.attack, request.preset, known)
+    return [flag.message for flag in uncounted(request.preset, model, attack)]

@@ -36,7 +36,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Said(_Part):
+class Authorship(_Part):
     """What nobody but its authors can say of a submission."""
 
     authors: Line
@@ -53,7 +53,7 @@ class Plugin(_Part):
     source_sha256: Line
 
 
-class Submission(Said):
+class Submission(Authorship):
     """What a stranger hands in.
 
     `what` is the defense or attack as typed, perhaps a grid; `tracks` are those of the board that
@@ -103,8 +103,8 @@ def handed_in(kind: Kind, record: RunRecord) -> tuple[Used, ...]:
 
 def protocol_of(board: Board) -> str:
     """A hash of what a board fixes, its options and tracks, whatever it says about them."""
-    said = {"tracks": {"__all__": {"title", "about"}}}
-    fixed = board.model_dump(mode="json", include={"name", "options", "tracks"}, exclude=said)
+    wording = {"tracks": {"__all__": {"title", "about"}}}
+    fixed = board.model_dump(mode="json", include={"name", "options", "tracks"}, exclude=wording)
     return sha256_of(fixed)
 
 

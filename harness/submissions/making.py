@@ -24,8 +24,8 @@ from harness.store.paths import disk_errors
 from harness.store.records import Records
 from harness.submissions.cells import Chosen, choose, fitting, places, settled
 from harness.submissions.folder import (
+    Authorship,
     Plugin,
-    Said,
     Standing,
     Submission,
     SubmissionFolder,
@@ -35,7 +35,7 @@ from harness.submissions.folder import (
 
 
 @dataclass(frozen=True)
-class Undertaking:
+class Draft:
     """A submission to be made: what, for which board, in which tracks, and where it will lie."""
 
     chosen: Chosen
@@ -46,7 +46,7 @@ class Undertaking:
     root: Path
 
 
-def undertake(
+def prepare(
     what: str,
     board: BoardFolder,
     root: Path,
@@ -55,7 +55,7 @@ def undertake(
     tracks: Sequence[str] = (),
     name: str | None = None,
     out: Path | None = None,
-) -> Undertaking:
+) -> Draft:
     """What is to be made; UsageError where it cannot be, or where something else lies there."""
     protocol, known = board.board, registry()
     for each in tracks:
@@ -75,9 +75,8 @@ def undertake(
     path = out or board.path / "submissions" / called
     folder = SubmissionFolder(path, root, chosen.kind)
     there = _there(folder, chosen, protocol.name)
-    before = there.tracks if there else ()
-    both = tuple(dict.fromkeys((*before, *wanted)))
-    return Undertaking(chosen, board, both, folder, called, root)
+    both = dict.fromkeys((*(there.tracks if there else ()), *wanted))
+    return Draft(chosen, board, tuple(both), folder, called, root)
 
 
 def _there(folder: SubmissionFolder, chosen: Chosen, board: str) -> Submission | None:
@@ -98,10 +97,10 @@ def _there(folder: SubmissionFolder, chosen: Chosen, board: str) -> Submission |
     return there
 
 
-def told(asked: Undertaking, given: Mapping[str, str | None]) -> Said:
+def authorship_of(draft: Draft, given: Mapping[str, str | None]) -> Authorship:
     """Paper, authors and licence, as given or as said before; UsageError names what is missing."""
-    before = asked.folder.description.model_dump() if asked.folder.there else {}
-    found = {name: given.get(name) or before.get(name) for name in Said.model_fields}
+    before = draft.folder.description.model_dump() if draft.folder.there else {}
+    found = {name: given.get(name) or before.get(name) for name in Authorship.model_fields}
     missing = [f"--{name}" for name in found if not found[name]]
     if missing:
         raise UsageError(
@@ -109,15 +108,15 @@ def told(asked: Undertaking, given: Mapping[str, str | None]) -> Said:
             '"arXiv:2101.00001" --authors "A. Author, B. Author" --license CC-BY-4.0; what is not '
             'published has --paper "none".'
         )
-    return validated(Said, found, "A submission cannot say that")
+    return validated(Authorship, found, "A submission cannot say that")
 
 
-def ahead(asked: Undertaking) -> list[Foreseen]:
+def ahead(draft: Draft) -> list[Foreseen]:
     """Every cell of a submission, and whether its record is there with all that belongs to it."""
-    board, chosen = asked.board.board, asked.chosen
-    cells = settled(places(board, chosen.kind, chosen.what, asked.tracks), registry())
+    board, chosen = draft.board.board, draft.chosen
+    cells = settled(places(board, chosen.kind, chosen.what, draft.tracks), registry())
     sources = {plugin_source(plugin) for plugin in chosen.plugins}
-    return [_checked(asked.folder, sources, e) for e in foresee(cells, asked.root, asked.folder)]
+    return [_checked(draft.folder, sources, e) for e in foresee(cells, draft.root, draft.folder)]
 
 
 def _checked(folder: SubmissionFolder, sources: set[str], each: Foreseen) -> Foreseen:
@@ -132,57 +131,60 @@ def _checked(folder: SubmissionFolder, sources: set[str], each: Foreseen) -> For
     return replace(each, record=None, state=state, reason=each.lacks, instead=record.id)
 
 
-def adopt(asked: Undertaking, foreseen: Iterable[Foreseen]) -> None:
+def adopt(draft: Draft, foreseen: Iterable[Foreseen]) -> None:
     """Take over what the cache has; what is to run again is dropped here and there."""
-    records = Records(asked.root)
+    records = Records(draft.root)
     for each in foreseen:
         if each.record is None:
             records.forget(each.keys.record)
             if each.instead:
-                asked.folder.drop(each.instead)
-        elif not asked.folder.records.path(each.record.id).exists():
-            asked.folder.keep(each.record, each.instead)
+                draft.folder.drop(each.instead)
+        elif not draft.folder.records.path(each.record.id).exists():
+            draft.folder.keep(each.record, each.instead)
             picture = records.gallery(each.record.id)
             if picture.exists():
-                asked.folder.keep_gallery(each.record.id, picture.read_bytes())
+                draft.folder.keep_gallery(each.record.id, picture.read_bytes())
 
 
-def controls(asked: Undertaking, observer: Observer) -> Standing:
+def controls(draft: Draft, observer: Observer) -> Standing:
     """Run the positive controls of an attack and keep the reports."""
-    if asked.chosen.kind == "defense":
+    if draft.chosen.kind == "defense":
         return "no attack"
-    if not asked.chosen.plugins[0].spec.controls:
+    if not draft.chosen.plugins[0].spec.controls:
         return "none declared"
-    request = make_request(**asked.board.board.options)
+    request = make_request(**draft.board.board.options)
     options: dict[str, Any] = {"preset": request.preset, "threads": request.threads}
     reports: list[ControlReport] = []
-    for text in expand(asked.chosen.what):
-        reports.append(run_controls(text, observer, root=asked.root, **options))
-        asked.folder.keep_control(reports[-1])
+    for text in expand(draft.chosen.what):
+        reports.append(run_controls(text, observer, root=draft.root, **options))
+        draft.folder.keep_control(reports[-1])
     return "passed" if all(report.passed for report in reports) else "failed"
 
 
 def describe(
-    asked: Undertaking, said: Said, foreseen: Sequence[Foreseen], control: Standing
+    draft: Draft, authors: Authorship, foreseen: Sequence[Foreseen], control: Standing | None = None
 ) -> Submission:
-    """Write what the submission is now; cells without a record are counted as missing."""
-    kept = sorted(asked.folder.kept(), key=lambda record: record.id)
-    there = {record.id for record in kept if asked.folder.complete(record)}
+    """Write what the submission is now; cells without a record are counted as missing.
+
+    Without `control`, the positive controls of an attack are not run yet.
+    """
+    kept = sorted(draft.folder.kept(), key=lambda record: record.id)
+    there = {record.id for record in kept if draft.folder.complete(record)}
     found = Submission(
-        name=asked.name,
-        kind=asked.chosen.kind,
-        what=asked.chosen.what,
-        **said.model_dump(),
-        board=asked.board.board.name,
-        protocol_sha256=protocol_of(asked.board.board),
-        tracks=asked.tracks,
-        control=control,
+        name=draft.name,
+        kind=draft.chosen.kind,
+        what=draft.chosen.what,
+        **authors.model_dump(),
+        board=draft.board.board.name,
+        protocol_sha256=protocol_of(draft.board.board),
+        tracks=draft.tracks,
+        control=control or ("not run" if draft.chosen.kind == "attack" else "no attack"),
         missing=sum(not (each.record and each.record.id in there) for each in foreseen),
         records=tuple(record.id for record in kept),
-        plugins=_plugins(asked.chosen),
+        plugins=_plugins(draft.chosen),
     )
-    asked.folder.describe(found)
-    asked.folder.drop_strays(kept)
+    draft.folder.describe(found)
+    draft.folder.drop_strays(kept)
     return found
 
 

@@ -11,15 +11,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.api.errors import HarnessError, IntegrityError, UsageError
 from harness.boards.cells import cells_of, identity
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
+from harness.boards.protocol import Board
 from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.running.observer import Observer
 from harness.store.paths import disk_errors, holding, listed
+from harness.store.record import RunRecord
 from harness.store.records import Records
 from harness.submissions import checks
 from harness.submissions.again import fresh_cache, judged_again, run_again
@@ -28,11 +30,7 @@ from harness.submissions.folder import FILE as SUBMISSION_FILE
 from harness.submissions.folder import Submission, SubmissionFolder, board_of
 from harness.submissions.sums import faults
 
-if TYPE_CHECKING:
-    from harness.boards.protocol import Board
-    from harness.store.record import RunRecord
-
-Check = Callable[["RunRecord"], Iterable[Note]]
+Check = Callable[[RunRecord], Iterable[Note]]
 
 
 @dataclass
@@ -140,31 +138,31 @@ class Verifier:
         return board_of(folder.path, folder.description.board, self.board)
 
     def _submission(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
-        told = folder.description
-        if told.board != board.board.name:
-            raise UsageError(f"{folder.path} is for the board '{told.board}'.")
-        wanted = wanted_of(told, board)
+        submission = folder.description
+        if submission.board != board.board.name:
+            raise UsageError(f"{folder.path} is for the board '{submission.board}'.")
+        wanted = wanted_of(submission, board)
         paths = _records_of(folder)
         yield from (self._submitted(folder, board, path, wanted) for path in paths)
-        yield from (_control(path, told) for path in listed(folder.controls, ".json"))
+        yield from (_control(path, submission) for path in listed(folder.controls, ".json"))
         notes = [
-            *checks.of_description(folder, told, board),
-            *checks.of_files(folder, told, paths),
-            *checks.of_cells(told, set(_requested(folder, paths)), wanted),
+            *checks.of_description(folder, submission, board),
+            *checks.of_files(folder, submission, paths),
+            *checks.of_cells(submission, set(_requested(folder, paths)), wanted),
         ]
-        yield verdict("submission", folder.path, f"{told.kind} {told.what}", notes)
+        yield verdict("submission", folder.path, f"{submission.kind} {submission.what}", notes)
 
     def _submitted(
         self, folder: SubmissionFolder, board: BoardFolder, path: Path, wanted: Wanted
     ) -> Verdict:
         """A record of a submission, with the tensors that belong to it."""
-        told = folder.description
+        submission = folder.description
         here = {cell for place in wanted for cells in place for cell in cells}
         return self._record(
             path,
             folder,
             partial(checks.of_cell, wanted=here, board=board.board),
-            partial(checks.of_plugins, told=told),
+            partial(checks.of_plugins, submission=submission),
             partial(self._asked, board.board),
             partial(checks.of_tensors, folder),
             partial(self._judged, folder),
@@ -265,9 +263,9 @@ def _is_report(path: Path) -> bool:
     return isinstance(values, dict) and values.get("schema") == CONTROL_SCHEMA
 
 
-def _control(path: Path, told: Submission | None = None) -> Verdict:
+def _control(path: Path, submission: Submission | None = None) -> Verdict:
     try:
-        return verdict("control", path, "", checks.of_report(path, told))
+        return verdict("control", path, "", checks.of_report(path, submission))
     except IntegrityError as error:
         return verdict("control", path, "", [_unlike_its_hash(path, error)])
 
