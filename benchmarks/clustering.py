@@ -38,12 +38,12 @@ from harness.rng import KeyedStream, board_key
 from harness.scoring.clusters import ClusterFacts, cluster_findings
 from harness.scoring.findings import Finding
 from harness.store import cache_root
+from harness_plugins.attacks.carlini.prototypes import ASSIGN, settled, starts
 from harness_plugins.attacks.luo.comparative import Comparer
 from harness_plugins.attacks.luo.comparative import learn as learn_comparative
 from harness_plugins.attacks.luo.lessons import Law
 from harness_plugins.attacks.luo.members import Members
 from harness_plugins.clusters.embedding import Embedder, nearest
-from harness_plugins.clusters.prototypes import ASSIGN, settled, starts
 from harness_plugins.clusters.published import Published
 from harness_plugins.clusters.training import learn as learn_pairs
 from harness_plugins.defenses.instahide import InstaHideConfig

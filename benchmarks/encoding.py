@@ -32,7 +32,8 @@ from harness.assets.lookup import folder
 from harness.rng import KeyedStream
 from harness.store.paths import cache_root
 from harness_plugins.datasets.cifar10 import CIFAR10
-from harness_plugins.datasets.cifar10.dataset import SCALE, Cifar10
+from harness_plugins.datasets.cifar10.dataset import Cifar10
+from harness_plugins.datasets.classes_and_scales import CIFAR10_SCALE as SCALE
 
 IMAGES, PUBLIC, CLASSES, RADIUS = 50_000, 10_000, 10, 86.9
 

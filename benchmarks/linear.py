@@ -41,9 +41,9 @@ from torch import Tensor
 
 from harness.api import Samples
 from harness.rng import KeyedStream
+from harness_plugins.attacks.exact.inversion import invert
 from harness_plugins.attacks.linear.descent import Objective, descend
 from harness_plugins.defenses.singmix.encode import draw_weights
-from harness_plugins.mixtures.inversion import invert
 from harness_plugins.mixtures.law import NoiseLaw
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.mixtures.posterior import Mixed

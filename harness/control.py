@@ -18,14 +18,14 @@ from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved, parse_one, resolve
-from harness.running.evaluation import equip, evaluate
-from harness.running.keys import plugin_identity, plugin_source
-from harness.running.observer import Observer
+from harness.running.machine import equip
+from harness.running.run import Observer, Run
 from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
 from harness.scoring.verdict import ABSOLUTE
 from harness.store.canonical import canonical_json, sha256_of
+from harness.store.identity import plugin_identity
 from harness.store.paths import cache_root, disk_errors, write_atomically
 from harness.store.provenance import code_state, package_versions
 from harness.store.record import RunRecord, Status, Used
@@ -136,7 +136,7 @@ def run_controls(
     results = _results(attack, text, options, root, observer or Observer())
     report = ControlReport(
         written=text,
-        attack=_used(attack),
+        attack=Used.of(registry(), "attacks", attack),
         preset=request.preset,
         seed=request.seed,
         results=results,
@@ -158,16 +158,6 @@ def controlled(text: str, preset: str = "quick") -> Resolved:
     if not spec.controls:
         raise UsageError(f"'{spec.name}' declares no control: nothing says what it must break.")
     return attack
-
-
-def _used(attack: Resolved) -> Used:
-    return Used(
-        name=attack.name,
-        version=attack.spec.version,
-        distribution=registry().origin("attacks", attack.name).distribution,
-        source_sha256=plugin_source(attack),
-        config=attack.config.model_dump(mode="json"),
-    )
 
 
 def _results(
@@ -205,7 +195,7 @@ def _result(
         equip(plan(make_request(**cell), registry()), root)
     except (UsageError, AssetUnavailable) as error:
         return ControlResult(control=control, status="unavailable", error=str(error))
-    return judged(control, evaluate(observer=observer, cache=root, **cell))
+    return judged(control, Run.open(cell, cache=root, observer=observer).result())
 
 
 def judged(control: Control, record: RunRecord) -> ControlResult:
@@ -270,7 +260,7 @@ def control_of(attack: Resolved, root: Path) -> ControlReport | None:
         if not path.exists():
             return None
     report = load_report(path)
-    if report.attack != _used(attack):
+    if report.attack != Used.of(registry(), "attacks", attack):
         raise _broken(path, attack.name)
     controls = tuple(result.control for result in report.results)
     return report if controls == attack.spec.controls else None

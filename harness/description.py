@@ -120,8 +120,8 @@ def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict
     defense, chosen = _encoding_defense(text), parse_one(dataset)
     source = resolve(registry().dataset(chosen.name), chosen, "standard")
     from harness.assets import folder
-    from harness.running.context import plugin_boundary  # torch, once the question makes sense
     from harness.running.load import SplitSizes, load
+    from harness.running.stage import plugin_boundary  # torch, once the question makes sense
 
     assets = folder(source.spec.assets, cache_root())
     with plugin_boundary(source.name):

@@ -129,3 +129,13 @@ def seeded(stream: Stream, device: torch.device) -> Iterator[None]:
         if cuda:
             torch.cuda.manual_seed(stream.seed())
         yield
+
+
+def public_stream(seed: int) -> KeyedStream:
+    """All public randomness of one seed."""
+    return KeyedStream(board_key(seed))
+
+
+def secret_stream(seed: int, secret: bytes | None) -> KeyedStream:
+    """All randomness of an owner."""
+    return KeyedStream(owner_key(seed, secret))

@@ -15,7 +15,7 @@ from harness.control import ControlReport, ControlResult
 from harness.results.material import Kept, Material, Reported
 from harness.rng import KeyedStream, board_key
 from harness.scoring.by_image import by_image
-from harness.scoring.flag import Flag
+from harness.scoring.flags import Flag
 from harness.scoring.intervals import proportion_interval
 from harness.scoring.summary import Values, summarise
 from harness.scoring.utility import Accuracy, Utility

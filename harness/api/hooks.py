@@ -17,6 +17,7 @@ from harness.api.specs import (
 PROJECT = "harness"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function of a plugin as one of the hooks below; the function's name says which."""
 
 
 @hookspec

@@ -194,24 +194,24 @@ class Reconstruction:
     `claims` are findings that are no images. The judge scores these names, of the m things that
     `targets` or `rows` name (of all targets, or of the first m rows, where neither is given):
 
-    candidate_scores  [m, candidates]: higher where the candidate is the target, or one of the
-                      private images mixed in the row
-    pair_scores       [m, candidates, candidates]: of rows; primary image, then its partner
-    weights           [m]: of rows; the weight of the primary image
-    signs             [m, *shape] of ±1: of rows; of the mixture under its mask
-    class_means       [classes, *shape], standardised
-    places            [rows, e]: of all rows, round by round; dot products are higher where two
-                      encodings hold an image in common
-    clusters          [rows, q] int64: of all rows; the clusters that each encoding belongs to,
-                      counted from 0 in any order, -1 for none; each is meant to be one image
-    shares            [rows, q]: with `clusters`; the weight of each of them in the encoding
-    publics           [rows, q] int64: of all rows; the public images that are mixed into each
-                      encoding, in the order of the view's, -1 for none
-    p_values          [..., pairs]: of tests whose null hypothesis says that nothing leaks
-    inputs            [batches, b, *input shape]: what the model was given, as it was given, in
-                      any order within a batch; of gradients
-    batch_labels      [batches, b, classes]: the labels of each batch, in any order; of gradients.
-                      Of both, batches that hold a NaN are not claimed anything of
+    - `candidate_scores` [m, candidates]: higher where the candidate is the target, or one of the
+      private images mixed in the row
+    - `pair_scores` [m, candidates, candidates]: of rows; primary image, then its partner
+    - `weights` [m]: of rows; the weight of the primary image
+    - `signs` [m, *shape] of ±1: of rows; of the mixture under its mask
+    - `class_means` [classes, *shape], standardised
+    - `places` [rows, e]: of all rows, round by round; dot products are higher where two
+      encodings hold an image in common
+    - `clusters` [rows, q] int64: of all rows; the clusters that each encoding belongs to, counted
+      from 0 in any order, -1 for none; each is meant to be one image
+    - `shares` [rows, q]: with `clusters`; the weight of each of them in the encoding
+    - `publics` [rows, q] int64: of all rows; the public images that are mixed into each encoding,
+      in the order of the view's, -1 for none
+    - `p_values` [..., pairs]: of tests whose null hypothesis says that nothing leaks
+    - `inputs` [batches, b, *input shape]: of gradients; what the model was given, as it was given,
+      in any order within a batch
+    - `batch_labels` [batches, b, classes]: of gradients; the labels of each batch, in any order.
+      Batches of `inputs` or `batch_labels` that hold a NaN are not claimed anything of
     """
 
     images: Tensor | None = None
@@ -302,17 +302,24 @@ class Victim(Plugin[C]):
 
 
 Epochs = Annotated[int, Field(ge=1, le=100_000, description="passes over the release")]
+"""Passes over the release, 1 to 100 000."""
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000, description="images per step")]
+"""Images per step, 1 to 1 000 000."""
 Optimizer = Annotated[Literal["adamw", "adam", "sgd"], Field(description="sgd: momentum .9")]
+"""The optimiser; SGD has a momentum of .9."""
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, description="initial learning rate")]
+"""The initial learning rate, above 0."""
 Decay = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="as the optimiser understands it")
 ]
+"""Weight decay, 0 or more, as the optimiser understands it."""
 Schedule = Annotated[
     Literal["cosine", "step", "none"],
     Field(description="step: a tenth at one half and at three quarters"),
 ]
+"""The learning rate over time; `step`: a tenth at one half and at three quarters."""
 Cut = Annotated[str, Field(description="name of the last block of h, the part before the cut")]
+"""The name of the last block of h, the part before the cut."""
 
 
 class Recipe(Config):

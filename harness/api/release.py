@@ -49,12 +49,13 @@ class Encoded:
 class Release:
     """What leaves (`tensors`, by channel name) and what the owner keeps (`secrets`).
 
-    encodings: tensors `encodings` [T,n,*shape], `labels` [T,n,classes];
-               secrets `weights`, `sources` [T,n,k] and what the defense keeps.
-    features:  tensors `features` [n,...] and the encoder's state as `feature_encoder.*`.
-    gradients: tensors `gradients.*` [batches,*shape], the model's state as `model.*`;
-               secrets `batch_labels` [batches,b,classes], `batch_inputs`, `bn_statistics.*`, and
-               `weights`, `sources` [batches,b,k] of mixed batches.
+    - encodings: tensors `encodings` [T,n,*shape], `labels` [T,n,classes];
+      secrets `weights`, `sources` [T,n,k] and what the defense keeps
+    - features: tensors `features` [n,...] and the encoder's state as `feature_encoder.*`
+    - gradients: tensors `gradients.*` [batches,*shape], the model's state as `model.*`;
+      secrets `batch_labels` [batches,b,classes], `batch_inputs`, `bn_statistics.*`, and
+      `weights`, `sources` [batches,b,k] of mixed batches
+
     `resolved` is public: the parameters as they turned out, by defense name.
     """
 
@@ -74,7 +75,10 @@ class Encoder:
         self._encode = encode
 
     def encode(self, samples: Samples, public: Samples, rng: Stream) -> Encoded:
-        """Encode the attacker's own standardised images by the owner's law."""
+        """Encode the attacker's own standardised images by the owner's law.
+
+        Labels end with the last class that occurs, and so may be fewer than `View.classes`.
+        """
         return self._encode(samples, public, rng)
 
 

@@ -2,20 +2,16 @@
 
 The model that validates requests and the command line are both made from `Options`. An option that
 is added there is one of `harness evaluate`, of `harness matrix`, of TOML files, of the JSON schema
-and of every record. This module imports nothing but the standard library, because `--help` must
-not wait for pydantic.
+and of every record. `--help` must not wait for pydantic: this module imports the standard library
+alone, and its annotations are no strings that would have to be evaluated.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 PresetName = Literal["quick", "standard", "paper"]
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """What people read of an option, and the bounds of its value.
 
     `unset` says what holds where the option is left out and has no default value. `ge`, `gt` and

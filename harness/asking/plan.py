@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from harness.api.errors import UsageError
 from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel, release_kind
 from harness.api.plugins import Config
-from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
+from harness.api.specs import AttackSpec, MetricSpec, Preparation, Spec, Stage
 from harness.asking.registry import Registry
 from harness.asking.request import Request
-from harness.asking.selector import Resolved, Selection, parse_one, parse_stack, resolve
+from harness.asking.selector import Resolved, parse_one, parse_stack, resolve
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,13 @@ class AttackPlan:
     def preparations(self) -> tuple[Preparation, ...]:
         """Those of its preparations that its options use and whose channels it was granted."""
         declared: tuple[Preparation, ...] = self.attack.spec.preparations
-        config = self.attack.config
-        spared = config.unprepared() if isinstance(config, Config) else frozenset()
+        spared = _config(self.attack).unprepared()
         return tuple(m for m in declared if m.channels <= self.channels and m.name not in spared)
 
     @property
     def effort(self) -> str:
         """The option that buys more work, if the attack says which that is."""
-        config = self.attack.config
-        own = config.busiest() if isinstance(config, Config) else ""
-        return own or str(self.attack.spec.effort)
+        return _config(self.attack).busiest() or str(self.attack.spec.effort)
 
     @property
     def doubled(self) -> AttackPlan | None:
@@ -65,6 +62,7 @@ class Cell:
     space: Resolved
     threat_model: ThreatModel
     metrics: tuple[MetricSpec, ...]
+    """Those that were asked for."""
     attack: Resolved
     main: AttackPlan | None = None
     companions: tuple[AttackPlan, ...] = ()
@@ -75,6 +73,10 @@ class Cell:
     reason: str | None = None
     device: str = "cpu"
     threads: int = 1
+    owner: str = ""
+    """Fingerprint of the owner's key, or of whatever stands for what the owner has."""
+    left_out: tuple[tuple[MetricSpec, str], ...] = ()
+    """Metrics that were not asked for, with the reason."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Metrics whose assets are not here, with the reason."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -122,13 +124,12 @@ class Cell:
         known: dict[str, int | str] = {"rounds": rounds, "space": request.space}
         if self.kind is not ReleaseKind.GRADIENTS:
             return known
-        late = [d.written for d in self.defenses if d.spec.stage is not Stage.ENCODING]
         return {
             **known,
             "batch_size": request.batch_size,
             "victim_epochs": request.victim_epochs,
             "bn_mode": request.bn_mode,
-            "guards": "+".join(late),
+            "guards": "+".join(defense.written for defense in self.late),
         }
 
     @property
@@ -146,6 +147,11 @@ class Cell:
         """The encoding defense of the stack, if it has one."""
         return next((d for d in self.defenses if d.spec.stage is Stage.ENCODING), None)
 
+    @property
+    def late(self) -> tuple[Resolved, ...]:
+        """The defenses of the stack that act after the encoding, on training or gradients."""
+        return tuple(d for d in self.defenses if d.spec.stage is not Stage.ENCODING)
+
 
 def plan(request: Request, registry: Registry) -> Cell:
     """Resolve every name and option; UsageError for what was typed wrong.
@@ -153,7 +159,7 @@ def plan(request: Request, registry: Registry) -> Cell:
     A cell that is well written and still cannot be (the attack's needs exceed the grants, say)
     comes back with its reason.
     """
-    attack = _one(registry.attack, request.attack, request.preset)
+    attack = one_attack(request.attack, request.preset, registry)
     cell = _bare(request, registry, _stack(request, registry), attack)
     return _with_attacks(cell, registry)
 
@@ -169,17 +175,19 @@ def _bare(
     request: Request, registry: Registry, defenses: tuple[Resolved, ...], attack: Resolved
 ) -> Cell:
     """A cell of which nobody knows yet how its attack reads the release."""
+    specs, left_out = registry.specs("metrics"), _left_out(request, registry)
+    preset, public = request.preset, request.public
     return Cell(
         request=request,
         defenses=defenses,
-        dataset=_one(registry.dataset, request.dataset, request.preset),
-        public=_public(request, registry),
-        victim=_one(registry.victim, request.victim, request.preset),
-        space=_one(registry.space, request.space, request.preset),
+        dataset=_one(registry.dataset, request.dataset, preset),
+        public=None if public is None else _one(registry.dataset, public, preset),
+        victim=_one(registry.victim, request.victim, preset),
+        space=_one(registry.space, request.space, preset),
         threat_model=registry.threat_model(request.threat_model),
-        metrics=tuple(registry.specs("metrics")),
+        metrics=tuple(spec for spec in specs if spec.name not in left_out),
         attack=attack,
-        unavailable=_left_out(request, registry),
+        left_out=tuple((spec, left_out[spec.name]) for spec in specs if spec.name in left_out),
     )
 
 
@@ -195,27 +203,25 @@ def _left_out(request: Request, registry: Registry) -> dict[str, str]:
     return {spec.name: "not asked for" for spec in specs if spec.name not in wanted}
 
 
-def _one(find: object, text: str, preset: str) -> Resolved:
+def _one(find: Callable[[str], Spec], text: str, preset: str) -> Resolved:
     selection = parse_one(text)
-    spec = find(selection.name)  # type: ignore[operator]
-    return resolve(spec, selection, preset)
+    return resolve(find(selection.name), selection, preset)
 
 
-def _public(request: Request, registry: Registry) -> Resolved | None:
-    if request.public is None:
-        return None
-    return _one(registry.dataset, request.public, request.preset)
+def one_attack(text: str, preset: str, registry: Registry) -> Resolved:
+    """An attack as written."""
+    return _one(registry.attack, text, preset)
 
 
 def _stack(request: Request, registry: Registry) -> tuple[Resolved, ...]:
     selections = parse_stack(request.defense)
     defenses = tuple(resolve(registry.defense(s.name), s, request.preset) for s in selections)
-    _check_stack(defenses, selections)
+    _check_stack(defenses)
     return defenses
 
 
-def _check_stack(defenses: tuple[Resolved, ...], selections: tuple[Selection, ...]) -> None:
-    names = [s.name for s in selections]
+def _check_stack(defenses: tuple[Resolved, ...]) -> None:
+    names = [defense.name for defense in defenses]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise UsageError(f"'{repeated[0]}' stands twice in the stack.")
@@ -224,13 +230,9 @@ def _check_stack(defenses: tuple[Resolved, ...], selections: tuple[Selection, ..
         raise UsageError(
             f"A stack has at most one encoding defense; this one has {' and '.join(encoders)}."
         )
-    _check_alone(defenses)
-
-
-def _check_alone(defenses: tuple[Resolved, ...]) -> None:
     trainers = [d for d in defenses if d.spec.stage is not Stage.ENCODING]
-    alone = [d.name for d in trainers if d.spec.trains_alone]
-    others = [d.name for d in trainers if d.name not in alone[:1]]
+    alone = [d.name for d in trainers if d.spec.trains_alone][:1]
+    others = [d.name for d in trainers if d.name not in alone]
     if alone and others:
         raise UsageError(
             f"'{alone[0]}' holds only where it trains alone: a stack with it has no other defense "
@@ -280,11 +282,6 @@ def _members(spec: AttackSpec, preset: str, registry: Registry) -> dict[str, Res
     return {text: one_attack(text, preset, registry) for text in texts}
 
 
-def one_attack(text: str, preset: str, registry: Registry) -> Resolved:
-    """An attack as written."""
-    return _one(registry.attack, text, preset)
-
-
 def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
     """Kinds of release in which every defense of the stack has a part, in order of preference.
 
@@ -306,23 +303,24 @@ def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
 
 def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -> AttackPlan | str:
     """The first granted alternative of the attack's needs of one of these kinds, or why none."""
-    idle = _idle(cell, kinds)
-    if idle:
-        return idle
-    grants = cell.threat_model.grants
+    if kinds == (ReleaseKind.ENCODINGS,) and cell.late:
+        return (
+            f"'{cell.late[0].name}' has no part in encodings: they leave before anything is trained"
+        )
     readable = _readable(cell, attack, kinds)
     if not readable:
         return _unreadable(cell, attack, kinds)
-    kind = _granted_kind(readable, grants)
-    options = [needs for needs in readable if release_kind(needs) is kind]
+    kind = _granted_kind(readable, cell.threat_model.grants)
     if kind is ReleaseKind.ENCODINGS and cell.request.rounds < attack.spec.fewest_rounds:
         return _too_few_rounds(attack.spec, cell.request.rounds)
-    options = [needs | _demanded(attack) for needs in options]
+    config, visible = _config(attack), cell.threat_model.grants & CARRIED[kind]
+    options = [needs | config.demands() for needs in readable if release_kind(needs) is kind]
     for needs in options:
-        if needs <= grants & CARRIED[kind]:
-            wanted = attack.spec.optional - _forgone(attack)
-            return AttackPlan(attack, kind, needs | (wanted & grants & CARRIED[kind]))
-    return _missing(attack.spec, options, cell.threat_model)
+        if needs <= visible:
+            wanted = attack.spec.optional - config.forgoes()
+            return AttackPlan(attack, kind, needs | (wanted & visible))
+    lacking = min((sorted(needs - visible) for needs in options), key=len)
+    return _not_granted(attack.name, lacking, cell.threat_model)
 
 
 def _too_few_rounds(spec: AttackSpec, rounds: int) -> str:
@@ -332,14 +330,9 @@ def _too_few_rounds(spec: AttackSpec, rounds: int) -> str:
     )
 
 
-def _demanded(attack: Resolved) -> frozenset[Channel]:
-    """Channels that the options of an attack need beside its spec's."""
-    return attack.config.demands() if isinstance(attack.config, Config) else frozenset()
-
-
-def _forgone(attack: Resolved) -> frozenset[Channel]:
-    """Channels that the options of an attack leave out; those of strangers may know of none."""
-    return attack.config.forgoes() if isinstance(attack.config, Config) else frozenset()
+def _config(attack: Resolved) -> Config:
+    """What an attack's options say of it; a stranger's model that is no `Config` says nothing."""
+    return attack.config if isinstance(attack.config, Config) else Config()
 
 
 def _granted_kind(readable: list[frozenset[Channel]], grants: frozenset[Channel]) -> ReleaseKind:
@@ -360,17 +353,7 @@ def _readable(
     A defense that acts after the encoding puts what it guards first.
     """
     found = [needs for needs in attack.spec.needs if release_kind(needs) in kinds]
-    if all(defense.spec.stage is Stage.ENCODING for defense in cell.defenses):
-        return found
-    return sorted(found, key=lambda needs: kinds.index(release_kind(needs)))
-
-
-def _idle(cell: Cell, kinds: tuple[ReleaseKind, ...]) -> str | None:
-    """Why the stack makes no sense of the kind that was asked for."""
-    late = [d.name for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
-    if kinds != (ReleaseKind.ENCODINGS,) or not late:
-        return None
-    return f"'{late[0]}' has no part in encodings: they leave before anything is trained"
+    return sorted(found, key=lambda n: kinds.index(release_kind(n))) if cell.late else found
 
 
 def _unreadable(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -> str:
@@ -381,27 +364,17 @@ def _unreadable(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) ->
     return f"'{attack.name}' reads {reads}; what is released under '{stack}' here is {wanted}{of}"
 
 
-def _missing(
-    spec: AttackSpec, readable: list[frozenset[Channel]], threat_model: ThreatModel
-) -> str:
-    gaps = [
-        sorted(needs - (threat_model.grants & CARRIED[release_kind(needs)])) for needs in readable
-    ]
-    lacking = min(gaps, key=len)
+def _not_granted(attack: str, lacking: list[Channel], threat_model: ThreatModel) -> str:
     granted = ", ".join(sorted(threat_model.grants)) or "nothing"
     return (
-        f"ChannelNotGranted: '{spec.name}' needs {', '.join(lacking)}, which the threat model "
+        f"ChannelNotGranted: '{attack}' needs {', '.join(lacking)}, which the threat model "
         f"'{threat_model.name}' does not grant (it grants {granted}); ask for a stronger one "
         "with --threat-model"
     )
 
 
 def _companions(cell: Cell, main: AttackPlan, registry: Registry) -> tuple[AttackPlan, ...]:
-    plans = []
-    for spec in registry.specs("attacks"):
-        if spec.companion and spec.name != main.attack.name:
-            attack = resolve(spec, Selection(spec.name), cell.request.preset)
-            option = _attack_plan(cell, attack, (main.kind,))
-            if not isinstance(option, str):
-                plans.append(option)
-    return tuple(plans)
+    names = [spec.name for spec in registry.specs("attacks") if spec.companion]
+    others = [one_attack(n, cell.request.preset, registry) for n in names if n != main.attack.name]
+    options = [_attack_plan(cell, each, (main.kind,)) for each in others]
+    return tuple(option for option in options if isinstance(option, AttackPlan))

@@ -99,8 +99,8 @@ class Registry:
     def _find(self, kind: str, name: str) -> Registered:
         known = self.entries[kind]
         if name not in known:
-            noun = kind.removesuffix("s").replace("_", " ")
-            raise UsageError(f"Unknown {noun} '{name}'.{nearest(name, known)}{self.blame(name)}")
+            hint = f"{nearest(name, known)}{self.blame(name)}"
+            raise UsageError(f"Unknown {_noun(kind)} '{name}'.{hint}")
         return known[name]
 
     def blame(self, name: str) -> str:
@@ -158,124 +158,99 @@ class Registry:
 
     def add(self, kind: str, spec: Any, origin: Origin) -> None:
         """Take one declaration, or note why not."""
-        own = origin.distribution == OWN_DISTRIBUTION
-        fault = _fault(kind, spec, own) or self._collision(kind, spec.name)
+        fault = next(_faults(kind, spec, origin), None)
+        taken = None if fault else self.entries[kind].get(spec.name)
+        if taken:
+            noun, owner = _noun(kind), taken.origin
+            fault = f"its {noun} '{spec.name}' is refused: {owner} has that name already"
         if fault:
             self.problems.append(Problem(origin, fault))
-            return
-        self.entries[kind][spec.name] = Registered(spec, origin)
+        else:
+            self.entries[kind][spec.name] = Registered(spec, origin)
 
-    def _collision(self, kind: str, name: str) -> str | None:
-        taken = self.entries[kind].get(name)
-        if taken is None:
-            return None
-        noun = kind.removesuffix("s").replace("_", " ")
-        return f"its {noun} '{name}' is refused: {taken.origin} has that name already"
+    def note(self, origin: Origin, what: str, error: BaseException) -> None:
+        """Keep what a plugin's own code raised as a problem of that plugin."""
+        import traceback  # needed only where something broke
+
+        detail = "".join(traceback.format_exception(error))
+        problem = Problem(origin, f"{what} {type(error).__name__}: {error}", detail)
+        self.problems.append(problem)
 
 
-def _fault(kind: str, spec: Any, own: bool) -> str | None:
-    """Why a declaration cannot be used, or None.
+def _noun(kind: str) -> str:
+    return kind.removesuffix("s").replace("_", " ")
+
+
+def _faults(kind: str, spec: Any, origin: Origin) -> Iterator[str]:
+    """Why a declaration cannot be used. Take the first: each relies on there being none before.
 
     That the built-in presets fit is left to the tests: to ask would have pydantic compile every
     built-in config for every command.
     """
     wanted = KINDS[kind]
     if not isinstance(spec, wanted):
-        return f"harness_{kind} must return {wanted.__name__} objects; it returned {spec!r}"
+        yield f"harness_{kind} must return {wanted.__name__} objects; it returned {spec!r}"
     if not NAME.fullmatch(spec.name):
-        return f"'{spec.name}' is not a name: lower-case words joined by - or _"
+        yield f"'{spec.name}' is not a name: lower-case words joined by - or _"
     if isinstance(spec, Spec):
-        faults = (
-            _factory_fault,
-            _config_fault,
-            *(() if own else (_preset_fault,)),
-            _stage_fault,
-            _needs_fault,
-            _preparation_fault,
-            _effort_fault,
-        )
-        return next(filter(None, (fault(spec) for fault in faults)), None)
-    return None
+        own = origin.distribution == OWN_DISTRIBUTION
+        presets = () if own else (_preset_faults,)
+        for faults in (_class_faults, *presets, _stage_faults, _attack_faults):
+            yield from (f"'{spec.name}': {fault}" for fault in faults(spec))
 
 
-def _factory_fault(spec: Spec) -> str | None:
-    ensemble = isinstance(spec, AttackSpec) and spec.members
-    if ensemble or FACTORY.fullmatch(spec.factory):
-        return None
-    return f"'{spec.name}': factory must read 'package.module:Class'; it reads '{spec.factory}'"
-
-
-def _config_fault(spec: Spec) -> str | None:
+def _class_faults(spec: Spec) -> Iterator[str]:
+    several = isinstance(spec, AttackSpec) and spec.members
+    if not several and not FACTORY.fullmatch(spec.factory):
+        yield f"factory must read 'package.module:Class'; it reads '{spec.factory}'"
     if not (isinstance(spec.config, type) and issubclass(spec.config, BaseModel)):
-        return f"'{spec.name}': config must be a pydantic model class; it is {spec.config!r}"
-    return None
+        yield f"config must be a pydantic model class; it is {spec.config!r}"
 
 
-def _preset_fault(spec: Spec) -> str | None:
+def _preset_faults(spec: Spec) -> Iterator[str]:
     for name, preset in {"default": {}, **spec.presets}.items():
         try:
             spec.config.model_validate(preset)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            return (
-                f"'{spec.name}': preset '{name}' does not fit its config: {where}: {first['msg']}"
-            )
-    return None
+            yield f"preset '{name}' does not fit its config: {where}: {first['msg']}"
 
 
-def _stage_fault(spec: Spec) -> str | None:
+def _stage_faults(spec: Spec) -> Iterator[str]:
     """A defense at no stage would be left out of its stack in silence."""
-    if not isinstance(spec, DefenseSpec) or spec.stage in set(Stage):
-        return None
-    return f"'{spec.name}': stage must be one of {', '.join(Stage)}; it is {spec.stage!r}"
+    if isinstance(spec, DefenseSpec) and spec.stage not in set(Stage):
+        yield f"stage must be one of {', '.join(Stage)}; it is {spec.stage!r}"
 
 
-def _needs_fault(spec: Spec) -> str | None:
+def _attack_faults(spec: Spec) -> Iterator[str]:
+    """Alternatives read one release each; preparations see none, and take options that exist."""
     if not isinstance(spec, AttackSpec):
-        return None
-    if spec.members:
-        return None
+        return
+    if not spec.members:
+        yield from _needs_faults(spec)
+    fields = spec.config.model_fields
+    for made in spec.preparations:
+        if beyond := sorted(made.channels - PRIOR_CHANNELS):
+            yield f"preparation '{made.name}' asks for {', '.join(beyond)}"
+        if unknown := sorted(set(made.options) - set(fields)):
+            yield f"preparation '{made.name}' takes unknown {', '.join(unknown)}"
+        if not FACTORY.fullmatch(made.factory):
+            yield f"preparation '{made.name}' must read 'package.module:function'"
+    if spec.effort and (spec.effort not in fields or fields[spec.effort].annotation is not int):
+        yield f"effort '{spec.effort}' is no whole number of its config"
+
+
+def _needs_faults(spec: AttackSpec) -> Iterator[str]:
     if not spec.needs:
-        return f"'{spec.name}': needs names no alternative"
+        yield "needs names no alternative"
     for needs in spec.needs:
         if not isinstance(needs, frozenset) or not needs <= set(Channel):
-            return f"'{spec.name}': needs must be a tuple of sets of channels; it has {needs!r}"
+            yield f"needs must be a tuple of sets of channels; it has {needs!r}"
         try:
             release_kind(needs)
         except ValueError as error:
-            return f"'{spec.name}': {error}"
-    return None
-
-
-def _preparation_fault(spec: Spec) -> str | None:
-    """Preparations see nothing of the release, and take options that exist."""
-    for made in spec.preparations if isinstance(spec, AttackSpec) else ():
-        beyond = sorted(made.channels - PRIOR_CHANNELS)
-        if beyond:
-            return f"'{spec.name}': preparation '{made.name}' asks for {', '.join(beyond)}"
-        unknown = sorted(set(made.options) - set(spec.config.model_fields))
-        if unknown:
-            return f"'{spec.name}': preparation '{made.name}' takes unknown {', '.join(unknown)}"
-        if not FACTORY.fullmatch(made.factory):
-            return f"'{spec.name}': preparation '{made.name}' must read 'package.module:function'"
-    return None
-
-
-def _effort_fault(spec: Spec) -> str | None:
-    if not isinstance(spec, AttackSpec) or not spec.effort:
-        return None
-    field = spec.config.model_fields.get(spec.effort)
-    if field is None or field.annotation is not int:
-        return f"'{spec.name}': effort '{spec.effort}' is no whole number of its config"
-    return None
-
-
-def _trace() -> str:
-    """The traceback of what is being handled; its module is needed only where something broke."""
-    import traceback
-
-    return traceback.format_exc()
+            yield str(error)
 
 
 @cache
@@ -295,13 +270,12 @@ def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
     return name != OWN_DISTRIBUTION, name, point.name
 
 
-def _import(point: EntryPoint, problems: list[Problem]) -> ModuleType | None:
+def _import(registry: Registry, point: EntryPoint) -> ModuleType | None:
     try:
         with redirect_stdout(sys.stderr):  # what a stranger prints is no part of any JSON
             module: ModuleType = point.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001  a stranger's import may raise anything
-        reason = f"cannot be imported: {type(error).__name__}: {error}"
-        problems.append(Problem(_origin(point), reason, _trace()))
+        registry.note(_origin(point), "cannot be imported:", error)
         return None
     return module
 
@@ -336,24 +310,18 @@ def _declare(registry: Registry, kind: str, hook: Callable[[], Any], origin: Ori
     try:
         specs = list(hook())
     except Exception as error:  # noqa: BLE001  a stranger's hook may raise anything
-        reason = f"harness_{kind} raised {type(error).__name__}: {error}"
-        registry.problems.append(Problem(origin, reason, _trace()))
+        registry.note(origin, f"harness_{kind} raised", error)
         return
     for spec in specs:
-        _add(registry, kind, spec, origin)
-
-
-def _add(registry: Registry, kind: str, spec: Any, origin: Origin) -> None:
-    try:
-        registry.add(kind, spec, origin)
-    except Exception as error:  # noqa: BLE001  fields of any type, validators that raise anything
-        reason = f"harness_{kind} declared {spec!r}: {type(error).__name__}: {error}"
-        registry.problems.append(Problem(origin, reason, _trace()))
+        try:
+            registry.add(kind, spec, origin)
+        except Exception as error:  # noqa: BLE001  fields of any type, validators of any error
+            registry.note(origin, f"harness_{kind} declared {spec!r}:", error)
 
 
 def _register(registry: Registry, manager: pluggy.PluginManager, point: EntryPoint) -> None:
     origin = _origin(point)
-    module = _import(point, registry.problems)
+    module = _import(registry, point)
     if module is None or manager.is_registered(module):
         return
     registry.problems += [Problem(origin, fault) for fault in _misnamed(module)]

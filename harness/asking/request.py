@@ -1,19 +1,21 @@
-"""What a user asks for: the one schema behind the command line, TOML files and records."""
+"""What a user asks for, checked: one schema for the command line, TOML files and records."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from harness.api.errors import UsageError, nearest
 from harness.asking import Options
-from harness.asking.toml import read_toml
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+Part = TypeVar("Part", bound=BaseModel)
 
 
 class Sizes(BaseModel):
@@ -104,3 +106,24 @@ def read_config(path: Path) -> dict[str, Any]:
     options = read_toml(path, f"There is no file {path}.")
     _check_names(options, f" in {path}")
     return options
+
+
+def read_toml(path: Path, absent: str) -> dict[str, Any]:
+    """What a file holds; UsageError where it cannot be read, `absent` where there is none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(absent) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.") from None
+
+
+def validated(model: type[Part], values: Mapping[str, Any], fault: str) -> Part:
+    """Values as such a model; UsageError says what is wrong with which of them."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
+        raise UsageError(f"{fault}: {'; '.join(faults)}.") from None

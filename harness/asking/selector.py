@@ -6,13 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from harness.api.errors import UsageError, nearest
 from harness.api.specs import Spec
 
+JOINT = re.compile(r"\+(?![^\[]*\])")
+"""The `+` outside brackets: `1e+2` inside them is a number."""
 TERM = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s*")
 
 
@@ -45,12 +48,7 @@ class Resolved:
 
 def parse_stack(text: str) -> tuple[Selection, ...]:
     """Parse a `+`-joined stack; UsageError shows what could not be read."""
-    return tuple(parse_one(term, text) for term in _split(text))
-
-
-def _split(text: str) -> list[str]:
-    """Split at the `+` outside brackets: `1e+2` inside them is a number."""
-    return re.split(r"\+(?![^\[]*\])", text)
+    return tuple(parse_one(term, text) for term in JOINT.split(text))
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -118,14 +116,11 @@ def resolve(spec: Spec, selection: Selection, preset: str) -> Resolved:
 def _typed(spec: Spec, options: Mapping[str, str]) -> dict[str, Any]:
     """`none` means no value, where the option may have none."""
     fields = spec.config.model_fields
+    optional = {key for key in options if NoneType in get_args(fields[key].annotation)}
     return {
-        key: None if value.lower() == "none" and _optional(fields[key].annotation) else value
+        key: None if key in optional and value.lower() == "none" else value
         for key, value in options.items()
     }
-
-
-def _optional(annotation: Any) -> bool:
-    return type(None) in getattr(annotation, "__args__", ())
 
 
 def _check_names(spec: Spec, options: Mapping[str, str]) -> None:

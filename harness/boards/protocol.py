@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.api.errors import UsageError, nearest
-from harness.asking.request import Request
-from harness.asking.toml import read_toml, validated
+from harness.asking.request import Request, read_toml, validated
 
 FILE = "board.toml"
 NAME = r"^[a-z0-9][a-z0-9-]*$"

@@ -29,13 +29,12 @@ from harness.challenge.pack import (
     describe,
 )
 from harness.challenge.public import choose, draw, pool_sha256
-from harness.rng import KeyedStream
-from harness.running.context import Context, plugin_boundary
-from harness.running.evaluation import check_machine, equip, fingerprint
-from harness.running.keys import Keys
-from harness.running.observer import Observer
+from harness.rng import KeyedStream, public_stream, secret_stream
+from harness.running.machine import check_machine, equip
 from harness.running.release import ReleaseProtocol, release
-from harness.running.stack import Stack
+from harness.running.run import Observer, Run
+from harness.running.stack import build_stack
+from harness.running.stage import plugin_boundary
 from harness.store import Store, cache_root
 from harness.store.artifacts import save_tensors
 from harness.store.canonical import sha256_of
@@ -83,40 +82,40 @@ def make(places: Places, key: bytes | None, observer: Observer, **options: Any) 
     CellFailed where the defense fails at these images. Both places are filled, or neither.
     """
     places.check()
-    context = _context(key or secrets.token_bytes(KEY_BYTES), observer, options)
-    cell = context.cell
-    owner = _secrets(context)
-    with context.watched("load"):
+    run = _run(key or secrets.token_bytes(KEY_BYTES), observer, options)
+    cell = run.cell
+    owner = _secrets(run)
+    with run.watched("load"):
         splits = choose(
-            draw(context, cell.request.sizes.public),
+            draw(run, cell.request.sizes.public),
             cell.request.sizes.private,
             owner.stream(what="images"),
         )
     if not splits.scale.of_images:
         raise UsageError(f"A challenge is of images, and '{cell.dataset.name}' has vectors.")
-    with context.watched("encode"):
-        made = _release(context, splits, owner)
-    with context.watched("write"):
+    with run.watched("encode"):
+        made = _release(run, splits, owner)
+    with run.watched("write"):
         return _write(places, cell, splits, made, owner.stream(what="salt").bytes(SALT_BYTES))
 
 
-def _secrets(context: Context) -> KeyedStream:
+def _secrets(run: Run) -> KeyedStream:
     """The owner's randomness for this challenge and no other.
 
     Two challenges of one key must not share masks or noise: what one hides the other would tell.
     """
-    cell, request = context.cell, context.cell.request
+    cell, request = run.cell, run.cell.request
     used = [p.written for p in (*cell.defenses, cell.dataset, cell.public) if p]
     digest = sha256_of([used, request.sizes.model_dump(), request.rounds])
-    return context.owner_stream.stream(stage="challenge", asked=digest)
+    return secret_stream(request.seed, run.secret).stream(stage="challenge", asked=digest)
 
 
-def _context(key: bytes, observer: Observer, options: dict[str, Any]) -> Context:
+def _run(key: bytes, observer: Observer, options: dict[str, Any]) -> Run:
     """The cell of a challenge, ready to be encoded."""
     fixed = {"preset": "standard", "only": "utility", "metrics": "ssim", "device": "cpu"}
     request = make_request(**fixed, **options)
     root = cache_root()
-    cell = equip(plan(request, registry()), root)
+    cell = equip(plan(request, registry()), root, key)
     others = [d for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
     if others:
         raise UsageError(
@@ -124,25 +123,24 @@ def _context(key: bytes, observer: Observer, options: dict[str, Any]) -> Context
             "name one encoding defense."
         )
     check_machine("cpu")
-    keys = Keys(cell, fingerprint(key))
-    return Context(cell, keys, Store(root), registry(), observer, secret=key)
+    return Run(cell, Store(root), registry(), observer=observer, secret=key)
 
 
-def _release(context: Context, splits: Splits, owner: KeyedStream) -> Release:
+def _release(run: Run, splits: Splits, owner: KeyedStream) -> Release:
     """All rounds, by the engine's own stage of release."""
-    cell = context.cell
+    cell = run.cell
     (defense,) = cell.defenses
-    stack = Stack(encoding=(defense.name, context.build("defenses", defense)))
+    stack = build_stack(run, cell.defenses)
     with plugin_boundary(defense.name):
         return release(
             splits,
             stack,
             ReleaseKind.ENCODINGS,
-            context.build("victims", cell.victim),
+            run.build("victims", cell.victim.spec, cell.victim.config),
             ReleaseProtocol(rounds=cell.request.rounds),
             owner=owner,
-            board=context.board,
-            device=context.device,
+            board=public_stream(cell.request.seed),
+            device=run.device,
         )
 
 

@@ -18,27 +18,22 @@ from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved
 from harness.challenge.pack import Named, Statement
-from harness.running.context import Context, plugin_boundary
-from harness.running.evaluation import check_machine, equip
-from harness.running.keys import Keys
-from harness.running.load import SplitSizes, load
-from harness.running.observer import Observer
+from harness.rng import public_stream
+from harness.running.load import SplitSizes, collection_of, load
+from harness.running.machine import check_machine, equip
+from harness.running.run import Observer, Run
 from harness.store import Store, cache_root
 
 
-def draw(context: Context, public: int) -> Splits:
+def draw(run: Run, public: int) -> Splits:
     """Splits whose `private` images are all that were set aside; none are for tests."""
-    cell = context.cell
-    collection = _collection(context, cell.dataset)
-    other = _collection(context, cell.public) if cell.public else None
+    cell = run.cell
+    collection = collection_of(run, cell.dataset)
+    other = collection_of(run, cell.public) if cell.public else None
     sizes = SplitSizes(len(collection.train), public, 0, frozenset({"private", "public"}))
-    return load(collection, other, sizes, context.board.stream(stage="challenge"))
-
-
-def _collection(context: Context, resolved: Resolved) -> Any:
-    dataset = context.build("datasets", resolved)
-    with plugin_boundary(resolved.name):
-        return dataset.load(context.assets)
+    return load(
+        collection, other, sizes, public_stream(cell.request.seed).stream(stage="challenge")
+    )
 
 
 def choose(splits: Splits, count: int, stream: Stream) -> Splits:
@@ -66,21 +61,21 @@ def public_splits(statement: Statement) -> Splits:
     return drawn(stranger(statement, only="utility"), statement)
 
 
-def drawn(context: Context, statement: Statement) -> Splits:
-    """The splits of a pack, drawn again in a context of `stranger`."""
+def drawn(run: Run, statement: Statement) -> Splits:
+    """The splits of a pack, drawn again in a run of `stranger`."""
     if not statement.public.images:
         raise UsageError("the pack names no public images")
-    splits = draw(context, statement.public.images)
+    splits = draw(run, statement.public.images)
     if pool_sha256(splits.public) != statement.public.sha256:
         raise IntegrityError(
-            f"the public images drawn from '{context.cell.dataset.name}' are not those of the "
+            f"the public images drawn from '{run.cell.dataset.name}' are not those of the "
             "pack: another version of the dataset, perhaps"
         )
     return splits
 
 
-def stranger(statement: Statement, observer: Observer | None = None, **options: Any) -> Context:
-    """A context for a pack's cell: its datasets and its defense, as the pack says they are.
+def stranger(statement: Statement, observer: Observer | None = None, **options: Any) -> Run:
+    """A run of a pack's cell: its datasets and its defense, as the pack says they are.
 
     `options` are those of `harness evaluate`. It has no owner's key; nothing of it is secret.
     """
@@ -104,7 +99,7 @@ def stranger(statement: Statement, observer: Observer | None = None, **options: 
     )
     cell = equip(cell, root)
     check_machine(cell.device)
-    return Context(cell, Keys(cell, ""), Store(root), registry(), observer or Observer())
+    return Run(cell, Store(root), registry(), observer=observer)
 
 
 def _configured(resolved: Resolved, named: Named) -> Resolved:

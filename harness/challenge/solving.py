@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,63 +22,21 @@ from harness.api import (
     Splits,
     UsageError,
 )
-from harness.asking.plan import AttackPlan
 from harness.asking.registry import registry
 from harness.asking.selector import parse_one
 from harness.challenge import IMAGES, ROWS, TARGETS
 from harness.challenge.pack import Pack, Statement, read_pack
 from harness.challenge.public import drawn, stranger
-from harness.running.attacker import Attacker, desks
-from harness.running.codec import unpack_attacked
-from harness.running.context import Context
-from harness.running.keys import Keys
-from harness.running.observer import Observer
-from harness.running.owner import Owner
-from harness.sandbox.process import Workers
+from harness.running.attack import AttackStage
+from harness.running.release import ReleaseStage
+from harness.running.run import Observer, Run
+from harness.running.space import Space
 from harness.store.artifacts import save_tensors
-from harness.store.paths import disk_errors, scratch_folder, sweep
+from harness.store.canonical import sha256_of
+from harness.store.paths import disk_errors
 
 THREAT_MODEL = "released"
 """What a pack publishes is what this threat model grants."""
-
-
-@dataclass(frozen=True)
-class PackKeys(Keys):
-    """Keys of what is done to one pack: `owner` names the pack, and its own pool is the splits."""
-
-    statement: Statement
-
-    @cached_property
-    def load(self) -> str:
-        """Key of the public images and of the frame around them."""
-        own = self.statement
-        frame = [own.private, own.shape, own.classes, own.mean, own.std]
-        return self._key("load", pool=own.public.sha256, frame=frame)
-
-
-class Unknown(Owner):
-    """The owner of a pack as a stranger knows it: what was published, and blanks for the rest."""
-
-    def __init__(self, context: Context, pack: Pack, public: Samples) -> None:
-        super().__init__(context)
-        self.pack = pack
-        self.public = public
-
-    @cached_property
-    def splits(self) -> Splits:
-        """The public images, and as many blanks as there are private ones."""
-        statement = self.pack.described
-        blank = Samples(
-            torch.zeros(statement.private, *statement.shape, dtype=torch.uint8),
-            torch.zeros(statement.private, dtype=torch.int64),
-        )
-        return Splits(blank, self.public, self.public[:0], statement.scale, statement.classes)
-
-    @property
-    def release(self) -> Release:
-        """What the pack holds; no secrets."""
-        tensors = {"encodings": self.pack.encodings, "labels": self.pack.labels}
-        return Release(ReleaseKind.ENCODINGS, tensors, {}, {})
 
 
 def solve(
@@ -95,16 +52,17 @@ def solve(
     if registry().attack(parse_one(attack).name).members:
         raise UsageError(f"'{attack}' is many attacks; name one of them.")
     pack = read_pack(folder)
-    context = _context(pack, attack, observer, options)
-    plan = context.cell.main
+    run = _run(pack, attack, observer, options)
+    plan = run.cell.main
     if plan is None:
-        reason = str(context.cell.reason).removesuffix(
-            "; ask for a stronger one with --threat-model"
-        )
+        reason = str(run.cell.reason).removesuffix("; ask for a stronger one with --threat-model")
         raise NotApplicable(f"a pack does not hold what '{attack}' needs: {reason}")
-    with context.watched("load"):
-        public = drawn(context, pack.described).public
-    found = _attacked(context, plan, Unknown(context, pack, public))
+    with run.watched("load"):
+        splits = _splits(pack.described, drawn(run, pack.described).public)
+    run.give(Space(run.cell), splits)
+    run.give(ReleaseStage.of(run.cell), _release(pack))
+    with run:
+        found = run(AttackStage(run.cell, plan)).reconstruction
     _write(out, _tensors(found, pack.described))
     return found.diagnostics
 
@@ -115,23 +73,30 @@ def _check_place(out: Path) -> None:
             raise UsageError(f"{out} cannot be written: it is a folder, or lies in none.")
 
 
-def _context(pack: Pack, attack: str, observer: Observer, options: dict[str, Any]) -> Context:
+def _run(pack: Pack, attack: str, observer: Observer, options: dict[str, Any]) -> Run:
+    """A run whose keys name the pack: it stands for the owner, and its pool for the splits."""
+    own = pack.described
     fixed = {"only": "privacy", "release": "encodings", "threat_model": THREAT_MODEL}
-    context = stranger(pack.described, observer, attack=attack, **fixed, **options)
-    keys = PackKeys(context.cell, f"pack {pack.described.id}", pack.described)
-    return replace(context, keys=keys)
+    run = stranger(own, observer, attack=attack, **fixed, **options)
+    pool = [own.public.sha256, own.private, own.shape, own.classes, own.mean, own.std]
+    data = {run.cell.dataset.written: sha256_of(pool)}
+    run.cell = replace(run.cell, owner=f"pack {own.id}", fingerprints=data)
+    return run
 
 
-def _attacked(context: Context, plan: AttackPlan, owner: Owner) -> Reconstruction:
-    torch.set_num_threads(context.cell.threads)
-    for root in (context.store.root, desks()):
-        sweep(root)
-    with scratch_folder(desks(), "solve") as scratch:
-        workers = Workers(scratch, context.cell.threads)
-        try:
-            return unpack_attacked(Attacker(context, owner, workers).attacked(plan))
-        finally:
-            workers.close()
+def _splits(statement: Statement, public: Samples) -> Splits:
+    """The public images, and as many blanks as there are private ones."""
+    blank = Samples(
+        torch.zeros(statement.private, *statement.shape, dtype=torch.uint8),
+        torch.zeros(statement.private, dtype=torch.int64),
+    )
+    return Splits(blank, public, public[:0], statement.scale, statement.classes)
+
+
+def _release(pack: Pack) -> Release:
+    """What the pack holds; no secrets."""
+    tensors = {"encodings": pack.encodings, "labels": pack.labels}
+    return Release(ReleaseKind.ENCODINGS, tensors, {}, {})
 
 
 def _tensors(found: Reconstruction, statement: Statement) -> dict[str, Tensor]:

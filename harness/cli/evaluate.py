@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from harness.cli.options import (
     quiet_option,
     request_options,
 )
+
+if TYPE_CHECKING:
+    from harness.store.record import RunRecord
 
 
 @click.command(
@@ -47,24 +50,31 @@ def command(
 
     Options on the command line win over those in a file. What is stored already is not run again.
     """
-    from harness.cli.progress import Bars
-    from harness.cli.report import print_report
-    from harness.running import evaluation
-    from harness.store import cache_root
-    from harness.store.records import Records
-
     asked = given(options, config)
     asked |= {"owner_key": read_key(owner_key) if owner_key else None, "force": force}
     if dry_run:
-        _print_plan(evaluation.dry_run(**asked), as_json)
+        from harness.running.run import dry_run as foresee
+
+        _print_plan(foresee(**asked), as_json)
         return 0
+    from harness.cli.progress import Bars
+    from harness.evaluation import evaluate
+
     with Bars(quiet=quiet or as_json) as watching:
-        record = evaluation.evaluate(observer=watching, **asked)
+        record = evaluate(observer=watching, **asked)
+    _print(record, as_json)
+    return 0 if record.status == "ok" else 1
+
+
+def _print(record: RunRecord, as_json: bool) -> None:
     if as_json:
         click.echo(record.json_text())
-    else:
-        print_report(record, Records(cache_root()))
-    return 0 if record.status == "ok" else 1
+        return
+    from harness.cli.report import print_report
+    from harness.store import cache_root
+    from harness.store.records import Records
+
+    print_report(record, Records(cache_root()))
 
 
 def read_key(path: Path) -> bytes:

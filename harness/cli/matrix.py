@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli.options import (
-    REQUEST,
     config_option,
     epilog,
     given,
     json_option,
+    kind_of,
     print_json,
     quiet_option,
     request_options,
@@ -71,16 +71,23 @@ def command(
 ) -> int:
     """Run every defense against every attack, or what a board is missing.
 
-    Releases and trainings are shared. What is stored is not run again; the same command goes on
-    where it was stopped. A cell that fails is a record, and is tried again only with --retry.
+    A --defense or --attack may itself be a grid, such as 'mixup[k=2|4]'. Releases and trainings are
+    shared. What is stored is not run again; the same command goes on where it was stopped. A cell
+    that fails is a record, and is tried again only with --retry.
     With --dry-run, each cell's state: missing (with what it takes, or `later` beyond --limit),
     unavailable (its data is not here), done, failed, or impossible, with the reason. Exits 1 if a
     cell failed.
     """
+    from harness.api.errors import UsageError
     from harness.scheduling.matrix import check_here, foresee, to_do
     from harness.store import cache_root
 
-    _check_engine(engine, workers, address)
+    if engine == "ray" and workers is not None:
+        raise UsageError(
+            "--workers is for --engine local: a cluster runs as much as it has room for."
+        )
+    if engine == "local" and address is not None:
+        raise UsageError("--address is for --engine ray: it names a running cluster.")
     folder, cells = _cells(board, tracks, config, options)
     root = cache_root()
     shared = cells if folder else _threaded(cells, engine, workers or 1)
@@ -95,39 +102,24 @@ def command(
     return _print_results(after, as_json)
 
 
-def _check_engine(engine: str, workers: int | None, address: str | None) -> None:
-    from harness.api.errors import UsageError
-
-    if engine == "ray" and workers is not None:
-        raise UsageError(
-            "--workers is for --engine local: a cluster runs as much as it has room for."
-        )
-    if engine == "local" and address is not None:
-        raise UsageError("--address is for --engine ray: it names a running cluster.")
-
-
 def _cells(
     board: str | None, tracks: tuple[str, ...], config: Path | None, options: dict[str, Any]
 ) -> tuple[BoardFolder | None, list[BoardCell]]:
     """Cells of a board, or of grids; a board takes no options, for it fixes them all."""
     from harness.api.errors import UsageError
+    from harness.boards.cells import cells_of_grids
 
-    written = given(options)
     if board is None:
         if tracks:
             raise UsageError("--track is for --board: it names some of a board's tracks.")
-        return None, _of_grids(given(options, config))
+        asked = given(options, config)
+        defenses, attacks, datasets, seeds = (_listed(n, asked.pop(n, ())) for n in GRIDS)
+        return None, cells_of_grids(defenses, attacks, datasets, seeds, asked)
+    written = given(options)
     if written or config:
         strange = f"--{next(iter(written), 'config').replace('_', '-')}"
         raise UsageError(f"A board fixes every option: {strange} cannot go with --board.")
     return _of_board(board, tracks)
-
-
-def _of_grids(asked: dict[str, Any]) -> list[BoardCell]:
-    from harness.boards.cells import cells_of_grids
-
-    defenses, attacks, datasets, seeds = (_listed(name, asked.pop(name, ())) for name in GRIDS)
-    return cells_of_grids(defenses, attacks, datasets, seeds, asked)
 
 
 def _of_board(board: str, tracks: tuple[str, ...]) -> tuple[BoardFolder, list[BoardCell]]:
@@ -151,7 +143,7 @@ def _listed(name: str, value: Any) -> tuple[Any, ...]:
     """One value or several, each of the kind that the option is; UsageError for another."""
     from harness.api.errors import UsageError
 
-    kind, _ = REQUEST[name]
+    kind = kind_of(name)
     found = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     for each in found:
         if type(each) is not kind:
@@ -193,7 +185,7 @@ def engine_of(
         with Cluster(address, root) as cluster:
             yield cluster
         return
-    from harness.running.evaluation import check_machine
+    from harness.running.machine import check_machine
     from harness.scheduling.local import Local
     from harness.store.paths import scratch_folder
 
@@ -225,16 +217,18 @@ def run(
 ) -> list[Foreseen]:
     """Run all that is missing; what was foreseen, with the records that there are now."""
     from harness.cli.progress import LiveTable
+    from harness.drawing.pictures import keep_gallery
     from harness.scheduling.matrix import costs_of, fill
 
     if not missing:
         return list(foreseen)
     finished: dict[str, Foreseen] = {}
     with at_work as engine, LiveTable(missing, costs_of(missing), quiet=quiet) as table:
-        for cell, _, task in fill(missing, engine, root, folder, table.told):
+        for cell, record, task in fill(missing, engine, root, folder, table.told):
             table.ended(task)
-            if cell:
+            if cell and record:
                 finished[task.id] = cell
+                keep_gallery(root, folder, record)
                 table.settled(cell)
     return [finished.get(each.tasks[-1].id, each) for each in foreseen]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -19,20 +19,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON a
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress.")
 
 
-def _stated() -> dict[str, tuple[Any, Option]]:
-    """Each option of a request: its type, and what people read of it."""
-    hints = get_type_hints(Options, include_extras=True)
-    return {name: (get_args(hint)[0], hint.__metadata__[0]) for name, hint in hints.items()}
-
-
-REQUEST = _stated()
-
-
 def request_options(*names: str, several: tuple[str, ...] = ()) -> Callable[[Command], Command]:
     """These options of a request, or all of them; those in `several` may be repeated."""
 
     def decorated(function: Command) -> Command:
-        for name in reversed(names or tuple(REQUEST)):
+        for name in reversed(names or tuple(Options.__annotations__)):
             function = request_option(name, several=name in several)(function)
         return function
 
@@ -46,8 +37,8 @@ def request_option(
 
     What is not given is None, or () of `several`: the request knows its defaults and bounds.
     """
-    annotation, option = REQUEST[name]
-    kind = _kind(annotation)
+    option: Option = Options.__annotations__[name].__metadata__[0]
+    kind = kind_of(name)
     flag = f"--{name.replace('_', '-')}"
     defaults = (default, unset or None, getattr(Options, name), option.unset)
     usual = next(each for each in defaults if each is not None)
@@ -61,12 +52,13 @@ def request_option(
     )
 
 
-def _kind(annotation: Any) -> Any:
-    """What click calls a type: a choice, or the type itself; that it may be left out is no part."""
-    parts = get_args(annotation)
+def kind_of(name: str) -> Any:
+    """The type of an option of a request, as click knows it; that it may be left out is no part."""
+    kind = get_args(Options.__annotations__[name])[0]
+    parts = get_args(kind)
     if NoneType in parts:
-        return _kind(parts[0])
-    return click.Choice(parts) if parts else annotation
+        kind, parts = parts[0], get_args(parts[0])
+    return click.Choice(parts) if parts else kind
 
 
 def given(options: Mapping[str, Any], config: Path | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from harness.api.plugins import Progress as Report
 from harness.boards.costs import in_words, share_done
-from harness.running.observer import Observer
+from harness.running.run import Observer
 
 if TYPE_CHECKING:
     from harness.scheduling.matrix import Foreseen

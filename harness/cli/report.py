@@ -12,8 +12,6 @@ from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import direction, main_metric
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
     from harness.scoring.utility import Utility
@@ -45,7 +43,9 @@ def print_report(record: RunRecord, records: Records | None) -> None:
     console = output()
     console.print(Text(_heading(record), style="bold"))
     if record.status != "ok":
-        _print_failure(console, record)
+        console.print(Text(f"{record.status}: {record.error}", style="bold red"))
+        if record.log:
+            console.print(Text(record.log, style="dim"))
     if main_metric(record.privacy):
         console.print(_privacy_table(record, console.width))
         console.print(Text(_legend(record), style="dim"))
@@ -101,12 +101,6 @@ def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _print_failure(console: Console, record: RunRecord) -> None:
-    console.print(Text(f"{record.status}: {record.error}", style="bold red"))
-    if record.log:
-        console.print(Text(record.log, style="dim"))
-
-
 def _privacy_table(record: RunRecord, width: int) -> Table:
     companions = list(record.companions) if width >= NARROW else []
     headings = ["metric", record.attack.name, "best null", "gain over it"]
@@ -115,8 +109,9 @@ def _privacy_table(record: RunRecord, width: int) -> Table:
     main = main_metric(record.privacy)
     for name, score in _main_first(record.privacy):
         if not score.unavailable:
-            extra = [_companion(record.companions[c].get(name)) for c in companions]
-            row = (*_row(name, score, coloured=name == main), *extra)
+            beside = [record.companions[c].get(name) for c in companions]
+            means = [_number(each.mean if each else None) for each in beside]
+            row = (*_row(name, score, coloured=name == main), *means)
             table.add_row(*row[: len(headings)])
     return table
 
@@ -176,10 +171,6 @@ def _row(name: str, score: MetricScore, *, coloured: bool) -> tuple[str | Text, 
         _gain(score, coloured),
         f"{_number(score.worst)} #{score.worst_index}",
     )
-
-
-def _companion(score: MetricScore | None) -> str:
-    return "–" if score is None or score.mean is None else _number(score.mean)
 
 
 def _gain(score: MetricScore, coloured: bool) -> Text:
@@ -284,19 +275,16 @@ def _interval(interval: tuple[float, float] | None) -> str:
     return f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
 
 
-def _control_line(record: RunRecord, root: Path) -> str:
-    """Whether the attack has broken what it must, as it is installed now."""
+def _print_places(console: Console, record: RunRecord, records: Records | None) -> None:
+    """Print where a record is kept, and whether its attack has broken what it must by now."""
     from harness.control import standing
 
-    return standing(record.request.attack, record.request.preset, root)
-
-
-def _print_places(console: Console, record: RunRecord, records: Records | None) -> None:
     if records is None:
         return
     console.print(Text(f"record   {records.path(record.id)}", style="dim"), soft_wrap=True)
     if main_metric(record.privacy) or record.findings or record.identification:
-        console.print(Text(f"control  {_control_line(record, records.root)}", style="dim"))
+        control = standing(record.request.attack, record.request.preset, records.root)
+        console.print(Text(f"control  {control}", style="dim"))
     gallery = records.gallery(record.id)
     if gallery.exists():
         console.print(Text(f"gallery  {gallery}", style="dim"), soft_wrap=True)

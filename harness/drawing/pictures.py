@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from harness.api import ReleaseKind, Splits, UsageError
+from harness.boards.folder import BoardFolder
 from harness.drawing.gallery import Column, choose_targets, gallery, panel
 from harness.results.apart import differing, written
 from harness.rng import KeyedStream, board_key
-from harness.running.codec import SCORE, unpack_release, unpack_splits
-from harness.running.heldout import held_out
-from harness.scoring.nulls import CLASS_MEAN, make_nulls
+from harness.running.judge import SCORE, read_nulls
+from harness.running.load import read_splits
+from harness.running.release import read_release
+from harness.running.truth import held_out
+from harness.scoring.nulls import CLASS_MEAN, Nulls
 from harness.scoring.verdict import main_metric
 from harness.scoring.worst import BEST_OF_NULLS
 from harness.store import Artifact, Store
@@ -40,6 +43,7 @@ class Stored:
     recovered: Tensor
     """[targets, c, h, w] in [0,1]."""
     scores: Mapping[str, Tensor]
+    nulls: Nulls
 
     def column(self, target: int, title: str) -> Column:
         """One target of this record."""
@@ -61,16 +65,7 @@ class Stored:
         assert name is not None
         null = self.record.privacy[name].null_name
         assert null is not None
-        judged = self.splits.private[: len(self.recovered)].unit()
-        stream = KeyedStream(board_key(self.record.request.seed)).stream(stage="judge")
-        nulls = make_nulls(
-            self.splits.public,
-            judged,
-            self.splits.classes,
-            self.splits.scale.mean,
-            stream.stream(use="nulls"),
-        )
-        return nulls.images[CLASS_MEAN if null == BEST_OF_NULLS else null][targets]
+        return self.nulls.images[CLASS_MEAN if null == BEST_OF_NULLS else null][targets]
 
     @property
     def drawable(self) -> bool:
@@ -99,7 +94,7 @@ def read_stored(root: Path, record: RunRecord) -> Stored:
     store = Store(root)
     found = {stage: _artifact(store, record, stage) for stage in ("load", "release", "judge")}
     recovered = found["judge"].tensors["images"]
-    splits = unpack_splits(found["load"])
+    splits = read_splits(found["load"])
     if record.request.targets_from == "heldout":
         splits = held_out(splits, len(recovered))
     scores = {
@@ -107,23 +102,28 @@ def read_stored(root: Path, record: RunRecord) -> Stored:
         for name, values in found["judge"].tensors.items()
         if name.startswith(SCORE)
     }
+    nulls = read_nulls(_kept(store, record, "judge", found["judge"].facts["nulls"]))
     released = _by_primary(found["release"], len(splits.private))
-    return Stored(record, splits, released, recovered, scores)
+    return Stored(record, splits, released, recovered, scores, nulls)
 
 
 def _artifact(store: Store, record: RunRecord, stage: str) -> Artifact:
     kept = record.artifacts.get(stage)
-    if kept is None or not store.has(stage, kept.key):
+    return _kept(store, record, stage, kept.key if kept else "")
+
+
+def _kept(store: Store, record: RunRecord, stage: str, key: str) -> Artifact:
+    if not key or not store.has(stage, key):
         raise UsageError(
             f"Record {record.id[:12]} has no stored {stage} any more, so nothing can be drawn; "
             "run its evaluation again."
         )
-    return store.read(stage, kept.key)
+    return store.read(stage, key)
 
 
 def _by_primary(artifact: Artifact, count: int) -> Tensor | None:
     """Round 0 of the encodings in the order of the private images they belong to."""
-    release = unpack_release(artifact)
+    release = read_release(artifact)
     if release.kind is not ReleaseKind.ENCODINGS or release.tensors["encodings"].ndim != 5:
         return None
     encodings = release.tensors["encodings"][0]
@@ -156,6 +156,13 @@ def draw_gallery(root: Path, record: RunRecord) -> Path | None:
         heading=_heading(record),
     )
     return path
+
+
+def keep_gallery(root: Path, folder: BoardFolder | None, record: RunRecord) -> None:
+    """Draw a record's gallery, and keep it with its board where it has one."""
+    path = draw_gallery(root, record)
+    if path and folder:
+        folder.keep_gallery(record.id, path.read_bytes())
 
 
 def _heading(record: RunRecord) -> str:

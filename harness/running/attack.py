@@ -5,92 +5,104 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+from harness.running.prepare import prepare, preparing
+from harness.running.release import ReleaseStage
+from harness.running.space import Space
+from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
+from harness.running.truth import Truth
+from harness.store.artifacts import Artifact
+from harness.store.identity import plugin_identity, preparation_identity
 
-from harness.api import Budget, CellFailed, Progress, Reconstruction
-from harness.sandbox.jobs import PREPARED, unpack
-from harness.sandbox.process import AttackProcess, Spent
+if TYPE_CHECKING:
+    from harness.api.plugins import Progress, Reconstruction
+    from harness.asking.plan import AttackPlan
+    from harness.running.run import Run
 
 
 @dataclass(frozen=True)
-class Attacked:
-    """What an attack brought back, and what it took."""
+class Answer:
+    """What an attack brought back, and what that took."""
 
     reconstruction: Reconstruction
-    spent: Spent
+    peak_memory: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Learned:
-    """What an attack learned before the release, and what it took."""
+@dataclass(frozen=True, eq=False)
+class AttackStage(Stage[Answer]):
+    """One attack on the cell's release."""
 
-    tensors: Mapping[str, Tensor]
-    spent: Spent
+    name = "attack"
+    plan: AttackPlan
+
+    @property
+    def label(self) -> str:
+        """By the attack's name."""
+        return f"{self.name} {self.plan.attack.name}"
+
+    @property
+    def inputs(self) -> tuple[Output[Any], ...]:
+        """The release, and the splits that public images and candidates come from."""
+        held_out = (Truth(self.cell),) if self.cell.held_out else ()
+        return (ReleaseStage.of(self.cell), Space(self.cell), *held_out)
+
+    def facts(self) -> dict[str, Any]:
+        """The attack, its channels and its budget: it may pace itself by that."""
+        plan = self.plan
+        return {
+            "attack": plugin_identity(plan.attack),
+            "shared": [preparation_identity(made, plan.attack) for made in plan.preparations],
+            "learned by": code_identity("harness.running.prepare"),
+            "channels": sorted(plan.channels),
+            "threat_model": self.cell.threat_model.name,
+            "budget": budget_identity(self.cell),
+            "seed": self.cell.request.seed,
+            "hardware": hardware(self.cell),
+        }
+
+    def make(self, run: Run, progress: Progress) -> Artifact:
+        """Prepare, then let the attack at the release."""
+        from harness.running.view import frame_of, hand_over, tensors_in, workplace
+
+        plan = self.plan
+        with run.processes.take() as process, workplace(process, self.label) as place:
+            learned, before = prepare(run, plan, place)
+            frame = frame_of(run, plan, plan.channels, "reconstruct")
+            hand_over(run, place.view, frame, plan.channels)
+            folders = {"view": str(place.view), "out": str(place.out), "prepared": str(learned)}
+            job = {"action": "reconstruct", **folders}
+            took = process.ask(job, run.budget, progress, spent=before.seconds)
+            tensors = tensors_in(place.out / "reconstruction.safetensors")
+            diagnostics = json.loads((place.out / "diagnostics.json").read_text(encoding="utf-8"))
+        facts = {
+            "diagnostics": diagnostics,
+            "peak_memory": {self.label: max(took.megabytes, before.megabytes)},
+            "own_seconds": took.seconds,
+        }
+        return Artifact(tensors, facts)
+
+    def read(self, stored: Artifact) -> Answer:
+        """What came back."""
+        from harness.sandbox.jobs import unpack
+
+        found = unpack(dict(stored.tensors), stored.facts.get("diagnostics", {}))
+        return Answer(found, stored.facts.get("peak_memory", {}))
 
 
-def make_shared(
-    process: AttackProcess,
-    view: Path,
-    out: Path,
-    factory: str,
-    arguments: Mapping[str, Any],
-    budget: Budget,
-    progress: Progress,
-) -> Learned:
-    """Make a preparation, on a view that holds its channels and nothing of the release."""
-    job = {"action": "share", "view": str(view), "out": str(out)}
-    spent = process.ask({**job, "factory": factory, "arguments": arguments}, budget, progress)
-    return Learned(_tensors(out / PREPARED), spent)
+def learned_by(run: Run, plan: AttackPlan) -> dict[str, dict[str, Any]]:
+    """What the attack's preparations were, by content, for the record."""
+    shared = [
+        stage for stage in preparing(run, plan) if stage.label != f"prepare {plan.attack.name}"
+    ]
+    return {s.label: run.store.identity(s.name, s.key) for s in shared if run.has(s)}
 
 
-def learn(
-    process: AttackProcess,
-    view: Path,
-    out: Path,
-    budget: Budget,
-    progress: Progress,
-    *,
-    spent: float = 0.0,
-) -> Learned:
-    """Let the attack prepare on a view that holds nothing of the release.
-
-    Its preparations took `spent` seconds.
-    """
-    job = {"action": "prepare", "view": str(view), "out": str(out)}
-    taken = process.ask(job, budget, progress, spent=spent)
-    return Learned(_tensors(out / PREPARED), taken)
-
-
-def attack(
-    process: AttackProcess,
-    view: Path,
-    out: Path,
-    prepared: Path,
-    budget: Budget,
-    progress: Progress,
-    *,
-    spent: float = 0.0,
-) -> Attacked:
-    """Let the attack at the release, given what it has prepared in `spent` seconds."""
-    job = {
-        "action": "reconstruct",
-        "view": str(view),
-        "out": str(out),
-        "prepared": str(prepared),
+def seconds_of(run: Run, plan: AttackPlan) -> dict[str, float]:
+    """What the attack took, and what it learned before, whoever made it and when."""
+    stages: list[Stage[Any]] = [AttackStage(run.cell, plan), *preparing(run, plan)]
+    return {
+        stage.label: round(run.store.facts(stage.name, stage.key)["own_seconds"], 3)
+        for stage in stages
+        if run.store.has(stage.name, stage.key)
     }
-    taken = process.ask(job, budget, progress, spent=spent)
-    diagnostics = json.loads((out / "diagnostics.json").read_text(encoding="utf-8"))
-    found = unpack(_tensors(out / "reconstruction.safetensors"), diagnostics)
-    return Attacked(found, taken)
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (SafetensorError, FileNotFoundError) as error:
-        raise CellFailed(f"the attack left no readable result: {error}") from None

@@ -8,11 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.api import CellFailed, Reconstruction, ReleaseKind, Samples
+from harness.api import CellFailed, Reconstruction, Release, ReleaseKind, Samples
 from harness.rng import KeyedStream
-from harness.running.context import Context
-from harness.running.judge import Judgement
-from harness.running.owner import Owner
+from harness.running.truth import JudgedSplits
 from harness.running.view import MASKS, candidates
 from harness.scoring.clusters import NAMES, ClusterFacts, cluster_findings
 from harness.scoring.findings import (
@@ -25,6 +23,7 @@ from harness.scoring.findings import (
 )
 from harness.scoring.identification import Identification, identification
 from harness.scoring.intervals import mean_intervals
+from harness.scoring.judgement import Judgement
 
 OF_ROWS = frozenset({"weights", "signs", "pair_scores"})
 """Claims that are about rows, one for each."""
@@ -34,17 +33,24 @@ NONE = torch.empty(1, 0, 1)
 
 
 class Evidence:
-    """What the owner knows of a cell's release and private images."""
+    """What the owner knows of a cell's release and private images.
 
-    def __init__(self, context: Context, owner: Owner, stream: KeyedStream) -> None:
-        self.context = context
-        self.owner = owner
+    `secret` is the owner's stream, `stream` the judge's.
+    """
+
+    def __init__(
+        self, truth: JudgedSplits, release: Release, secret: KeyedStream, stream: KeyedStream
+    ) -> None:
+        self.splits = truth.splits
+        self.targets = truth.targets
+        self.release = release
+        self.secret = secret
         self.stream = stream
 
     @cached_property
     def facts(self) -> Facts:
         """The truth about weights, signs, sources and classes."""
-        splits, secrets = self.owner.truth, self.owner.release.secrets
+        splits, secrets = self.splits, self.release.secrets
         classes = len(splits.classes)
         private, public = (
             part.standardised(splits.scale) for part in (splits.private, splits.public)
@@ -56,7 +62,7 @@ class Evidence:
         return Facts(
             weights=secrets.get("weights", NONE)[..., 0].flatten(),
             sources=secrets.get("sources", NONE.long()).flatten(0, 1),
-            candidates=candidates(splits, self.context.owner_stream).truth,
+            candidates=candidates(splits, self.secret).truth,
             signs=self._signs if MASKS in secrets else None,
             prototypes=means,
             public_prototypes=public_means,
@@ -67,7 +73,7 @@ class Evidence:
 
     def _signs(self, rows: Tensor) -> Tensor:
         """±1 [len(rows), *shape] of the mixtures, as they were before their masks."""
-        release = self.owner.release
+        release = self.release
         encodings = release.tensors["encodings"].flatten(0, 1)[rows]
         masks = release.secrets[MASKS].flatten(0, 1)[rows].numpy()
         values = encodings[0].numel()
@@ -77,9 +83,9 @@ class Evidence:
 
     def claimed(self, found: Reconstruction) -> dict[str, Finding]:
         """Everything an attack claims of encodings, or of batches of gradients."""
-        if not found.claims or self.owner.release.kind is ReleaseKind.FEATURES:
+        if not found.claims or self.release.kind is ReleaseKind.FEATURES:
             return {}
-        if self.owner.release.kind is ReleaseKind.GRADIENTS:
+        if self.release.kind is ReleaseKind.GRADIENTS:
             return batch_findings(found.claims, self._batches)
         rows = len(self.facts.weights)
         merged: dict[str, Finding] = cluster_findings(found.claims, self._clusters)
@@ -93,21 +99,21 @@ class Evidence:
     @property
     def _clusters(self) -> ClusterFacts:
         """The truth about who is in which encoding."""
-        secrets = self.owner.release.secrets
+        secrets = self.release.secrets
         return ClusterFacts(
             sources=secrets.get("sources", NONE.long()).flatten(0, 1),
             weights=secrets.get("weights", NONE).flatten(0, 1),
-            labels=self.owner.release.tensors["labels"].flatten(0, 1),
-            classes=self.owner.truth.private.labels,
-            n=len(self.owner.truth.private),
-            publics=len(self.owner.truth.public),
+            labels=self.release.tensors["labels"].flatten(0, 1),
+            classes=self.splits.private.labels,
+            n=len(self.splits.private),
+            publics=len(self.splits.public),
             stream=self.stream.stream(use="findings"),
         )
 
     @property
     def _batches(self) -> BatchFacts:
         """The truth about what gradients were taken of."""
-        secrets, splits = self.owner.release.secrets, self.owner.truth
+        secrets, splits = self.release.secrets, self.splits
         labels, inputs = secrets["batch_labels"], secrets["batch_inputs"]
         alike = tuple(inputs.shape[2:]) == splits.shape
         return BatchFacts(
@@ -125,7 +131,7 @@ class Evidence:
             return None
         stream = self.stream.stream(use="identification")
         if found.rows is None:
-            targets = self.owner.targets
+            targets = self.targets
             truth = self.facts.candidates[:targets]
             return identification(scores[:targets], truth, stream, attack)
         sources = self.facts.sources[_checked_rows(found.rows, len(self.facts.sources))]
@@ -138,7 +144,7 @@ class Evidence:
         return self._errors(judgement.images.cpu())
 
     def _errors(self, images: Tensor) -> Tensor:
-        splits = self.owner.truth
+        splits = self.splits
         truth = splits.private[: len(images)].standardised(splits.scale).images
         return (splits.scale.standardise(images) - truth).flatten(1).square().mean(1)
 
@@ -146,7 +152,7 @@ class Evidence:
         """What reconstructed images say besides metrics: pooled error, and signs under masks."""
         if not bool(judgement.found.any()):
             return {}
-        splits = self.owner.truth
+        splits = self.splits
         mean = self.facts.guess.view(splits.shape)
         error = self.errors(judgement)
         guess = splits.scale.clamp(mean.expand(len(error), *splits.shape))

@@ -1,397 +1,420 @@
-"""Reconstructions against the truth: the only code that holds both."""
+"""Judge: what an attack brought back, against the truth."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from harness.api import (
-    CellFailed,
-    Metric,
-    MetricSpec,
-    PluginError,
-    Reconstruction,
-    Samples,
-    Scale,
-    Splits,
-    Stream,
-)
-from harness.scoring.matching import Matched, match
-from harness.scoring.nulls import MEAN, Nulls, make_nulls, match_nulls, match_nulls_within
-from harness.scoring.summary import MetricScore, Values, best_null, summarise
-from harness.scoring.worst import strongest
+from harness.api.errors import CellFailed
+from harness.api.knowledge import ReleaseKind
+from harness.api.plugins import Metric, Scene
+from harness.api.specs import MetricSpec
+from harness.rng import public_stream, secret_stream
+from harness.running.attack import AttackStage
+from harness.running.release import ReleaseStage
+from harness.running.stage import Output, Stage, hardware, plugin_boundary
+from harness.running.truth import Truth
+from harness.scoring.by_image import ByImage, by_image
+from harness.scoring.findings import Finding
+from harness.scoring.flags import Flag, judgement_flags
+from harness.scoring.identification import Identification
+from harness.scoring.judgement import unscored
+from harness.scoring.nulls import COLOUR, MEAN, Nulls
+from harness.scoring.summary import MetricScore
+from harness.scoring.verdict import Told, verdict
+from harness.scoring.worst import another_of_its_class
+from harness.store.artifacts import Artifact, below
+from harness.store.identity import assets_identity
+from harness.store.provenance import packages_of, source_sha256
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-Metrics = Mapping[str, tuple[MetricSpec, Metric | str]]
-"""By name: what the metric declares, and the metric at work or why it is unavailable."""
+    from harness.api.plugins import Progress
+    from harness.asking.plan import AttackPlan, Cell
+    from harness.rng import KeyedStream
+    from harness.running.evidence import Evidence
+    from harness.running.run import Run
+    from harness.scoring.judgement import Help, Kept, NullScores
+
+SCORE = "score."
+"""What the scores of a metric, image by image, are stored under."""
+GUESS = "guess."
+"""Likewise the best of the nulls, image by image."""
+IMAGE = "image."
+"""Likewise what a null shows: one image for each target, or one for all."""
+
+Scores = Mapping[str, "Tensor"]
+"""[targets] float64 by name, NaN where undefined."""
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What one reconstruction gives away.
+class Judged:
+    """What one attack gives away.
 
-    `privacy` and `per_image` ([targets] float64, NaN where undefined) are by metric's name, and
-    so are `guesses`, the best of the nulls image by image;
-    `images` [targets, c, h, w] in [0,1] are what was judged, the mean public image where
-    `found` [targets] is False (everywhere, if the attack made only claims). Metrics on absolute
-    values judge `images_abs` in their place, where it is not None: the same images, matched with
-    the truth by absolute values. `notes` say in sentences what the numbers do not; `unnamed` is
-    how many images were matched by the truth, `grouped` whether only within batches.
+    By metric, `scores` and the best `guesses` [targets]. `images` [targets, c, h, w] in [0,1] are
+    what was judged, the mean public image where `found` [targets] is False; metrics on absolute
+    values judged `images_abs` in their place where it is not None. `errors` [targets] is the
+    squared error a standardised value. `unnamed` images were matched by the truth, `grouped` only
+    within batches.
     """
 
     privacy: Mapping[str, MetricScore]
-    per_image: Mapping[str, Tensor]
+    scores: Scores
+    guesses: Scores
     images: Tensor
     found: Tensor
-    notes: tuple[str, ...] = ()
-    unnamed: int = 0
-    grouped: bool = False
-    guesses: Mapping[str, Tensor] = field(default_factory=dict)
-    images_abs: Tensor | None = None
+    errors: Tensor
+    images_abs: Tensor | None
+    flags: tuple[Flag, ...]
+    verdict: str
+    identification: Identification | None
+    findings: Mapping[str, Finding]
+    unnamed: int
+    grouped: bool
+
+    @property
+    def shown(self) -> bool:
+        """Whether there were any images."""
+        return bool(self.found.any())
 
 
 @dataclass(frozen=True, eq=False)
-class Help:
-    """What the judge told of the truth in order to match reconstructions, and tells nulls too.
+class Metrics(Output[Mapping[str, tuple[MetricSpec, Metric | str]]]):
+    """The metrics that were asked for, ready to score, or why they cannot."""
 
-    `guesses` is how many of them named no target; `groups` [batches, b] the private images of
-    each batch, where they named at least that.
+    @property
+    def inputs(self) -> tuple[Truth]:
+        """The images that a metric may learn from or hide others among."""
+        return (Truth(self.cell),)
+
+    def facts(self) -> dict[str, Any]:
+        """Each metric, and why one cannot be had."""
+        metrics = [metric_identity(spec) for spec in self.cell.metrics]
+        return {"metrics": metrics, "unavailable": dict(self.cell.unavailable)}
+
+    def obtain(self, run: Run) -> Mapping[str, tuple[MetricSpec, Metric | str]]:
+        """Build each and let it fail on a pair of images, not in the middle of a cell."""
+        import torch
+
+        judged = run(Truth(self.cell))
+        truth, targets = judged.splits, judged.targets
+        others = truth.test[: len(truth.private)].unit().images
+        scene = Scene(
+            scale=truth.scale,
+            device=run.device,
+            assets=run.assets,
+            decoys=torch.cat([truth.private[targets:].unit().images, others]),
+            public=truth.public,
+            labels=truth.private.labels[:targets],
+            classes=len(truth.classes),
+        )
+        pair = truth.private[: min(2, targets)].unit().images.to(run.device)
+        return {
+            spec.name: (spec, self._metric(run, spec, scene, pair, truth.shape))
+            for spec in self.cell.metrics
+        }
+
+    def _metric(
+        self, run: Run, spec: MetricSpec, scene: Scene, pair: Tensor, shape: tuple[int, ...]
+    ) -> Metric | str:
+        if spec.name in self.cell.unavailable:
+            return self.cell.unavailable[spec.name]
+        if spec.of == "images" and not scene.scale.of_images:
+            return self._no_images()
+        try:
+            metric: Metric = run.build("metrics", spec, scene)
+            with plugin_boundary(spec.name):
+                if metric.unavailable(shape) is None:
+                    metric.score(pair, pair)
+        except CellFailed as error:
+            return str(error)
+        return metric
+
+    def _no_images(self) -> str:
+        space = self.cell.space
+        held = f"'{space.name}' holds features" if space.spec.extracts else "these are vectors"
+        return f"compares images, and {held}; no attack has made images of them"
+
+
+def metric_identity(spec: MetricSpec) -> list[Any]:
+    """What makes two metrics the same."""
+    module = spec.factory.partition(":")[0]
+    code = [source_sha256(module), packages_of(module)]
+    return [spec.name, spec.version, *code, assets_identity(spec.assets)]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreStage(Output[Scores]):
+    """The scores of one metric, kept by themselves: another metric makes nobody score again.
+
+    `of` names what is scored; `metric` may end in `_abs`.
     """
 
-    guesses: int = 0
-    groups: Tensor | None = None
+    of: tuple[str, ...]
+    metric: str
+    score: Callable[[], Scores]
 
-    def same(self, other: Help) -> bool:
-        """Whether both tell as much; the groups of one release are always the same."""
-        grouped = self.groups is not None, other.groups is not None
-        return self.guesses == other.guesses and grouped[0] == grouped[1]
+    @property
+    def inputs(self) -> tuple[Truth]:
+        """What is scored against."""
+        return (Truth(self.cell),)
+
+    def facts(self) -> dict[str, Any]:
+        """The metric, in one domain."""
+        name = self.metric.removesuffix("_abs")
+        spec = next(spec for spec in self.cell.metrics if spec.name == name)
+        return {
+            "of": self.of,
+            "metric": [self.metric, metric_identity(spec)],
+            "seed": self.cell.request.seed,
+            "hardware": hardware(self.cell),
+        }
+
+    def obtain(self, run: Run) -> Scores:
+        """From the store, or scored in the midst of judging."""
+
+        def make() -> Artifact:
+            scores = self.score()
+            return Artifact(scores, {"order": list(scores)})
+
+        stored, _ = run.store.obtain("judge", self.key, make, force=run.forced("judge"))
+        return {name: stored.tensors[name] for name in stored.facts["order"]}
 
 
-NO_HELP = Help()
+def kept_scores(run: Run, *of: str) -> Kept:
+    """Keeps the scores of what `of` names."""
+    return lambda metric, score: run(ScoreStage(run.cell, of, metric, score))
 
 
-@dataclass(frozen=True)
-class NullScores:
-    """What the nulls score: `per_image[metric][null]` is [targets] float64.
+@dataclass(frozen=True, eq=False)
+class NullsStage(Stage[Nulls]):
+    """What guesses without the release show: the same for all attacks and defenses."""
 
-    They were given as much `help` as the attack. `mean` [c, h, w] is the mean public image.
-    """
+    name = "judge"
 
-    help: Help
-    per_image: Mapping[str, Mapping[str, Tensor]]
-    mean: Tensor
-    notes: tuple[str, ...]
+    @property
+    def label(self) -> str:
+        """As a user sees it."""
+        return "judge nulls"
+
+    @property
+    def inputs(self) -> tuple[Truth]:
+        """Public images, and whose guesses they are."""
+        return (Truth(self.cell),)
+
+    def facts(self) -> dict[str, Any]:
+        """The seed: some guesses are drawn."""
+        return {"seed": self.cell.request.seed, "hardware": hardware(self.cell)}
+
+    def make(self, run: Run, progress: Progress) -> Artifact:
+        """Guess."""
+        from harness.scoring.judgement import nulls_of
+
+        truth = run(Truth(self.cell))
+        nulls = nulls_of(truth.splits, truth.targets, judging(self.cell), run.device)
+        images = {
+            f"{IMAGE}{name}": shown[:1] if name in (MEAN, COLOUR) else shown
+            for name, shown in nulls.images.items()
+        }
+        return Artifact(images, {"notes": list(nulls.notes), "order": list(nulls.images)})
+
+    def read(self, stored: Artifact) -> Nulls:
+        """The guesses."""
+        return read_nulls(stored)
 
 
-@dataclass(frozen=True)
-class _Scorer:
-    """One metric in one domain: signed, or absolute values of standardised images."""
+def read_nulls(stored: Artifact) -> Nulls:
+    """Stored guesses; the first of equals is the best, so their order counts."""
+    shown = below(IMAGE, stored.tensors)
+    most = max(len(images) for images in shown.values())
+    images = {n: shown[n].expand(most, *shown[n].shape[1:]) for n in stored.facts["order"]}
+    return Nulls(images, tuple(stored.facts["notes"]))
 
-    spec: MetricSpec
-    metric: Metric
-    fold: Scale | None = None
 
-    def score(self, images: Tensor, truth: Tensor) -> Tensor:
-        if self.fold is not None:
-            images, truth = fold(images, self.fold), fold(truth, self.fold)
-        values = self.metric.score(images, truth).detach().cpu().double()
-        if values.shape != (len(truth),) or values.isinf().any():
-            raise PluginError(
-                f"metric '{self.spec.name}' returned values of shape {tuple(values.shape)}; "
-                f"wanted {len(truth)} numbers, finite or NaN"
+def judging(cell: Cell) -> KeyedStream:
+    """The judge's own randomness."""
+    return public_stream(cell.request.seed).stream(stage="judge")
+
+
+def null_scores(run: Run, told: Help) -> NullScores:
+    """The nulls' scores, told as much of the truth as matching an attack's images took."""
+    from harness.scoring.judgement import score_nulls
+
+    truth, cell = run(Truth(run.cell)), run.cell
+    batches = str(cell.request.batch_size) if told.groups is not None else ""
+    return score_nulls(
+        truth.splits,
+        truth.targets,
+        metrics=run(Metrics(cell)),
+        stream=judging(cell),
+        device=run.device,
+        signs_hidden=cell.hides_signs,
+        told=told,
+        plain=run(NullsStage(cell)),
+        kept=kept_scores(run, "nulls", str(told.guesses), batches),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class JudgeStage(Stage[Judged]):
+    """The scores of one attack, and what it found out."""
+
+    name = "judge"
+    plan: AttackPlan
+
+    @property
+    def label(self) -> str:
+        """By the attack's name."""
+        return f"{self.name} {self.plan.attack.name}"
+
+    @property
+    def inputs(self) -> tuple[Output[Any], ...]:
+        """What came back, and what it is compared with."""
+        return (AttackStage(self.cell, self.plan), Truth(self.cell))
+
+    def facts(self) -> dict[str, Any]:
+        """The metrics that were asked for, and the seed of intervals."""
+        return {**Metrics(self.cell).facts(), "seed": self.cell.request.seed}
+
+    def make(self, run: Run, progress: Progress) -> Artifact:
+        """Match, score, and look at what else is claimed."""
+        from harness.scoring.judgement import NO_HELP, judge
+
+        cell, attack = self.cell, self.plan.attack.name
+        found = run(AttackStage(cell, self.plan)).reconstruction
+        truth, release = run(Truth(cell)), run(ReleaseStage.of(cell))
+        sources = release.secrets.get("sources")
+        with plugin_boundary("judge"):
+            judgement = judge(
+                found,
+                truth.splits,
+                truth.targets,
+                sources=None if sources is None else sources[..., 0].flatten(),
+                groups=groups_of(run),
+                metrics=run(Metrics(cell)),
+                stream=judging(cell),
+                device=run.device,
+                nulls=null_scores(run, NO_HELP),
+                attack=attack,
+                signs_hidden=cell.hides_signs,
+                kept=kept_scores(run, "attack", AttackStage(cell, self.plan).key),
             )
-        return values
+            evidence = evidence_of(run)
+            identified = evidence.identified(found, attack)
+            claims = evidence.claimed(found)
+            findings = claims | evidence.shown(judgement)
+        errors = evidence.errors(judgement)
+        told = {attack: Told(identified, claims)}
+        facts = {
+            "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
+            "flags": [flag.model_dump() for flag in judgement_flags(judgement)],
+            "verdict": _said(judgement.privacy, judgement.found, told),
+            "identification": identified.model_dump(mode="json") if identified else None,
+            "findings": {n: f.model_dump(mode="json") for n, f in findings.items()},
+            "notes": list(judgement.notes),
+            "unnamed": judgement.unnamed,
+            "grouped": judgement.grouped,
+            "nulls": NullsStage(cell).key,
+        }
+        scores = {f"{SCORE}{name}": values for name, values in judgement.per_image.items()}
+        guesses = {f"{GUESS}{name}": values for name, values in judgement.guesses.items()}
+        images = {"images": judgement.images, "found": judgement.found, "errors": errors}
+        if judgement.images_abs is not None:
+            images["images_abs"] = judgement.images_abs
+        return Artifact({**images, **scores, **guesses}, facts)
 
-    def values(self, attack: Tensor, nulls: Mapping[str, Tensor]) -> Values:
-        return Values(
-            attack=attack.numpy(),
-            nulls={name: scores.numpy() for name, scores in nulls.items()},
-            leaks_more=self.spec.leaks_more,
-            unit=self.spec.unit,
-            chance=self.metric.chance(len(attack)),
+    def read(self, stored: Artifact) -> Judged:
+        """Scores and findings."""
+        tensors, facts = stored.tensors, stored.facts
+        return Judged(
+            privacy=with_left_out(self.cell, facts["privacy"]),
+            scores=below(SCORE, tensors),
+            guesses=below(GUESS, tensors),
+            images=tensors["images"],
+            found=tensors["found"],
+            errors=tensors["errors"],
+            images_abs=tensors.get("images_abs"),
+            flags=tuple(map(Flag.model_validate, facts["flags"])),
+            verdict=facts["verdict"],
+            identification=_or_none(facts["identification"]),
+            findings={n: Finding.model_validate(f) for n, f in facts["findings"].items()},
+            unnamed=facts["unnamed"],
+            grouped=facts["grouped"],
         )
 
 
-def judge(
-    reconstruction: Reconstruction,
-    truth: Splits,
-    targets: int,
-    *,
-    sources: Tensor | None,
-    metrics: Metrics,
-    stream: Stream,
-    device: torch.device,
-    signs_hidden: bool = False,
-    nulls: NullScores | None = None,
-    attack: str = "",
-    groups: Tensor | None = None,
-) -> Judgement:
-    """Score one reconstruction on the first `targets` private images of the `truth`.
+def with_left_out(cell: Cell, privacy: Mapping[str, Any]) -> dict[str, MetricScore]:
+    """Stored scores, and of the metrics that nobody asked for why they have none."""
+    found = {name: MetricScore.model_validate(score) for name, score in privacy.items()}
+    for spec, reason in cell.left_out:
+        for suffix in ("", "_abs")[: 1 + cell.hides_signs]:
+            found[spec.name + suffix] = unscored(spec, reason)
+    return found
 
-    `sources` [rounds·n] is the primary private image of each encoding, `groups` [batches, b]
-    are those of each released gradient. With `signs_hidden` every metric also runs on absolute
-    values, as `<metric>_abs`, for which images that name no target are matched by absolute
-    values. `nulls` saves work where `score_nulls` has run on the same splits, metrics and
-    stream; they are scored anew where they were matched for another number of guesses. A target
-    without a reconstruction scores its best null. Raises CellFailed where the reconstruction
-    cannot be judged.
+
+def _or_none(values: Mapping[str, Any] | None) -> Identification | None:
+    return Identification.model_validate(values) if values else None
+
+
+def groups_of(run: Run) -> Tensor | None:
+    """[batches, b]: the primary private images of each released gradient."""
+    if run.cell.kind is not ReleaseKind.GRADIENTS:
+        return None
+    return run(ReleaseStage.of(run.cell)).secrets["sources"][..., 0]
+
+
+def evidence_of(run: Run) -> Evidence:
+    """What claims are compared with."""
+    from harness.running.evidence import Evidence
+
+    truth, release = run(Truth(run.cell)), run(ReleaseStage.of(run.cell))
+    secret = secret_stream(run.cell.request.seed, run.secret)
+    return Evidence(truth, release, secret, judging(run.cell))
+
+
+def misplaced(run: Run, plan: AttackPlan) -> Scores:
+    """What an attack's answers score where they are given to others of their class.
+
+    Nothing where it shows no images. NaN for an image that is alone in its class. Over many
+    attacks some are lucky somewhere: these have the same luck and know nothing.
     """
-    panel = _panel(metrics, truth, signs_hidden)
-    if reconstruction.images is None:
-        if not reconstruction.claims:
-            raise CellFailed(f"attack '{attack}' returned neither images nor claims")
-        return _claims_only(panel, truth, targets, stream, device)
-    private = _on(truth.private, device).images
-    placed = partial(match, reconstruction, private, truth.scale, sources, attack, groups)
-    matched = folded = placed()
-    if signs_hidden and matched.unnamed:
-        folded = placed(domain=Folded(truth.scale))
-    told = Help(matched.unnamed, groups if matched.grouped else None)
-    if nulls is None or not nulls.help.same(told) or set(nulls.per_image) != set(panel.fit):
-        nulls = _score_nulls(panel, truth, targets, stream, device, told)
-    return _judge(panel, matched, folded, private[:targets], nulls, stream)
-
-
-def score_nulls(
-    truth: Splits,
-    targets: int,
-    *,
-    metrics: Metrics,
-    stream: Stream,
-    device: torch.device,
-    signs_hidden: bool = False,
-    told: Help = NO_HELP,
-) -> NullScores:
-    """Score the nulls once, for every attack on the same splits that needs as much help."""
-    panel = _panel(metrics, truth, signs_hidden)
-    return _score_nulls(panel, truth, targets, stream, device, told)
-
-
-def score_images(
-    images: Tensor,
-    truth: Splits,
-    *,
-    metrics: Metrics,
-    device: torch.device,
-    signs_hidden: bool = False,
-    images_abs: Tensor | None = None,
-) -> dict[str, Tensor]:
-    """By metric, [targets] of images [targets, c, h, w] in [0,1] against the first targets.
-
-    `images_abs` are those of metrics on absolute values, where they are others.
-    """
-    wanted = _on(truth.private[: len(images)], device).images
-    folded = images if images_abs is None else images_abs
-    scorers = _panel(metrics, truth, signs_hidden).fit
-    return {
-        name: each.score((images if each.fold is None else folded).to(device), wanted)
-        for name, each in scorers.items()
-    }
-
-
-def fold(images: Tensor, scale: Scale) -> Tensor:
-    """Images in [0,1] whose standardised values are absolute values, still in [0,1].
-
-    Each channel is folded about its mean towards the side that has room: upwards, to |x|, for
-    means up to one half, else downwards, to −|x|. Sign by channel changes no error or angle.
-    Without bounds all are folded upwards.
-    """
-    mean = images.new_tensor(scale.mean).view(-1, 1, 1)
-    distance = (images - mean).abs()
-    upwards = mean <= (0.5 if scale.of_images else math.inf)
-    return scale.within(mean + distance.where(upwards, -distance))
-
-
-@dataclass(frozen=True)
-class Folded:
-    """The domain of absolute values, as metrics get to know it: `fold` about the mean of `by`."""
-
-    by: Scale
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Images in [0,1] to images in [0,1]."""
-        return fold(images, self.by)
-
-
-def _on(samples: Samples, device: torch.device) -> Samples:
-    """Images in [0,1] and labels on `device`."""
-    samples = samples.unit()
-    return Samples(samples.images.to(device), samples.labels.to(device))
-
-
-@dataclass(frozen=True)
-class _Panel:
-    """The metrics `fit` to run on these images, and a score that says why for the `unfit`."""
-
-    fit: Mapping[str, _Scorer]
-    unfit: Mapping[str, MetricScore]
-
-
-def _panel(metrics: Metrics, truth: Splits, signs_hidden: bool) -> _Panel:
-    fit: dict[str, _Scorer] = {}
-    unfit: dict[str, MetricScore] = {}
-    domains = (("", None), ("_abs", truth.scale))[: 1 + signs_hidden]
-    for name, (spec, metric) in metrics.items():
-        for suffix, scale in domains:
-            if isinstance(metric, str):
-                unfit[name + suffix] = _unavailable(spec, metric)
-                continue
-            scorer = _scorer(spec, metric, scale)
-            reason = scorer.metric.unavailable(truth.shape)
-            if reason is None:
-                fit[name + suffix] = scorer
-            else:
-                unfit[name + suffix] = _unavailable(spec, reason)
-    return _Panel(fit, unfit)
-
-
-def _scorer(spec: MetricSpec, metric: Metric, fold_by: Scale | None) -> _Scorer:
-    """The metric in one domain; decoys are folded as the images are, or they would stand out.
-
-    A metric that learns keeps what it learned in each domain, which all copies of it share.
-    """
-    if fold_by is None:
-        return _Scorer(spec, metric)
-    folded = copy(metric)
-    decoys = fold(metric.scene.decoys, fold_by)
-    folded.scene = replace(metric.scene, decoys=decoys, domain=Folded(fold_by))
-    return _Scorer(spec, folded, fold_by)
-
-
-def _unavailable(spec: MetricSpec, reason: str) -> MetricScore:
-    return MetricScore(unit=spec.unit, leaks_more=spec.leaks_more, unavailable=reason)
-
-
-def _score_nulls(
-    panel: _Panel,
-    truth: Splits,
-    targets: int,
-    stream: Stream,
-    device: torch.device,
-    told: Help,
-) -> NullScores:
-    private = _on(truth.private if told.guesses else truth.private[slice(targets)], device)
-    per_image: dict[str, Mapping[str, Tensor]] = {}
-    plain = _nulls_in(None, truth, private, stream, told)
-    for scale in {scorer.fold for scorer in panel.fit.values()}:
-        nulls = plain if scale is None else _nulls_in(scale, truth, private, stream, told)
-        for name, scorer in panel.fit.items():
-            if scorer.fold == scale:
-                per_image[name] = {
-                    null: scorer.score(images[:targets], private.images[:targets])
-                    for null, images in nulls.images.items()
-                }
-    return NullScores(told, per_image, plain.images[MEAN][0], plain.notes)
-
-
-def _nulls_in(
-    scale: Scale | None, truth: Splits, private: Samples, stream: Stream, told: Help
-) -> Nulls:
-    """The nulls for images as they are, or folded about the mean of `scale`."""
-    stream = stream.stream(use="nulls")
-    if scale is None:
-        nulls = make_nulls(truth.public, private, truth.classes, truth.scale.mean, stream)
-        return _helped(nulls, private.images, told)
-    folded = private.map(lambda x: fold(x, scale))
-    nulls = make_nulls(
-        truth.public, folded, truth.classes, scale.mean, stream, lambda x: fold(x, scale)
-    )
-    return _helped(nulls, folded.images, told)
-
-
-def _helped(nulls: Nulls, truth: Tensor, told: Help) -> Nulls:
-    if not told.guesses:
-        return nulls
-    if told.groups is None:
-        return match_nulls(nulls, truth, told.guesses)
-    return match_nulls_within(nulls, truth, told.groups)
-
-
-def _judge(
-    panel: _Panel,
-    matched: Matched,
-    folded: Matched,
-    wanted: Tensor,
-    nulls: NullScores,
-    stream: Stream,
-) -> Judgement:
-    """Score what was matched against the targets' images `wanted`.
-
-    `folded` is the same, matched by absolute values: what metrics on those look at.
-    """
-    plain, absolute = (_completed(each, len(wanted), nulls.mean) for each in (matched, folded))
-    values = {
-        name: _values(
-            scorer, plain if scorer.fold is None else absolute, wanted, nulls.per_image[name]
-        )
-        for name, scorer in panel.fit.items()
-    }
-    return Judgement(
-        privacy={**summarise(values, stream.stream(use="bootstrap")), **panel.unfit},
-        per_image={name: _tensor(value) for name, value in values.items()},
-        images=plain.images,
-        found=plain.found,
-        notes=nulls.notes + left_out(plain.found),
-        unnamed=matched.unnamed,
-        grouped=matched.grouped,
-        guesses={
-            name: strongest(nulls.per_image[name], scorer.spec.leaks_more)[0]
-            for name, scorer in panel.fit.items()
-        },
-        images_abs=None if folded is matched else absolute.images,
-    )
-
-
-def _completed(matched: Matched, targets: int, mean: Tensor) -> Matched:
-    """The first `targets` of them, `mean` [c, h, w] where there is none."""
-    found = matched.found[:targets]
-    images = matched.images[:targets].where(found.view(-1, 1, 1, 1), mean)
-    return replace(matched, images=images, found=found)
-
-
-def _values(
-    scorer: _Scorer, answer: Matched, wanted: Tensor, nulls: Mapping[str, Tensor]
-) -> Values:
-    """The values of one metric, with the best null's for targets that were not found."""
-    scores, found = scorer.score(answer.images, wanted), answer.found.cpu()
-    values = scorer.values(scores, nulls)
-    if found.all() or not values.defined.any():
-        return values
-    return scorer.values(scores.where(found, nulls[best_null(values)]), nulls)
-
-
-def _tensor(values: Values) -> Tensor:
     import torch
 
-    return torch.from_numpy(values.attack)
+    from harness.scoring.judgement import score_images
 
-
-def left_out(found: Tensor) -> tuple[str, ...]:
-    """A sentence on the targets that were not `found` [targets], if there are any."""
-    left = int((~found).sum())
-    if not left:
-        return ()
-    return (f"{left} of {len(found)} targets have no reconstruction and score their best null",)
-
-
-def _claims_only(
-    panel: _Panel, truth: Splits, targets: int, stream: Stream, device: torch.device
-) -> Judgement:
-    """An attack that shows no images: no image metric applies."""
-    import torch
-
-    reason = "the attack makes claims and returns no images"
-    privacy = {name: _unavailable(scorer.spec, reason) for name, scorer in panel.fit.items()}
-    private = _on(truth.private[slice(targets)], device)
-    nulls = make_nulls(
-        truth.public, private, truth.classes, truth.scale.mean, stream.stream(use="nulls")
+    judged, truth = run(JudgeStage(run.cell, plan)), run(Truth(run.cell))
+    if not judged.shown:
+        return {}
+    others = another_of_its_class(truth.splits.private.labels[: truth.targets])
+    scores = score_images(
+        judged.images[others],
+        truth.splits,
+        metrics=run(Metrics(run.cell)),
+        device=run.device,
+        signs_hidden=run.cell.hides_signs,
+        images_abs=None if judged.images_abs is None else judged.images_abs[others],
+        kept=kept_scores(run, "misplaced", AttackStage(run.cell, plan).key),
     )
-    found = torch.zeros(targets, dtype=torch.bool, device=device)
-    return Judgement({**privacy, **panel.unfit}, {}, nulls.images[MEAN], found)
+    alone = others == torch.arange(len(others))
+    return {name: values.masked_fill(alone, torch.nan) for name, values in scores.items()}
+
+
+def scores_by_image(run: Run, plan: AttackPlan) -> dict[str, ByImage]:
+    """An attack's scores image by image, and what they are held against."""
+    judged = run(JudgeStage(run.cell, plan))
+    columns = (judged.scores, judged.guesses, misplaced(run, plan))
+    return by_image(dict(judged.privacy), *map(_lists, columns))
+
+
+def _said(privacy: Mapping[str, MetricScore], found: Tensor, told: Mapping[str, Told]) -> str:
+    """The verdict, and of how many targets it says nothing where an attack shows but some."""
+    from harness.scoring.judgement import left_out
+
+    notes = left_out(found) if found.any() else ()
+    return " ".join([verdict(privacy, told), *(f"{note}." for note in notes)])
+
+
+def _lists(columns: Scores) -> dict[str, list[float]]:
+    return {name: values.tolist() for name, values in columns.items()}

@@ -1,16 +1,106 @@
-"""The first stage: from what a dataset holds to private, public and test images."""
+"""Load: private, public and test images, drawn from what datasets hold."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from harness.api import Collection, IntegrityError, Samples, Splits, Stream, UsageError
+from harness.api.data import Collection, Samples, Scale, Splits
+from harness.api.errors import IntegrityError, UsageError
+from harness.api.randomness import Stream
+from harness.rng import public_stream
+from harness.running.stage import Stage, plugin_boundary
+from harness.store.artifacts import Artifact
+from harness.store.identity import assets_identity, plugin_identity
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from harness.api.plugins import Progress
+    from harness.asking.plan import Cell
+    from harness.asking.selector import Resolved
+    from harness.running.run import Run
+
+SPLITS = ("private", "public", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class LoadStage(Stage[Splits]):
+    """The splits as the dataset has them."""
+
+    name = "load"
+
+    def facts(self) -> dict[str, Any]:
+        """Data, sizes and seed."""
+        cell, request = self.cell, self.cell.request
+        return {
+            "dataset": _identity(cell, cell.dataset),
+            "public": _identity(cell, cell.public) if cell.public else None,
+            "sizes": request.sizes.model_dump(),
+            "exact": [request.private_size, request.public_size, request.test_size],
+            "seed": request.seed,
+        }
+
+    def make(self, run: Run, progress: Progress) -> Artifact:
+        """Read the datasets and draw from them."""
+        cell = self.cell
+        collection = collection_of(run, cell.dataset)
+        public = collection_of(run, cell.public) if cell.public else None
+        stream = public_stream(cell.request.seed).stream(stage="load")
+        return stored_splits(load(collection, public, self._sizes, stream))
+
+    @property
+    def _sizes(self) -> SplitSizes:
+        """Sizes that come from a preset are at most so large; those asked for are exact."""
+        request = self.cell.request
+        unasked = (name for name in SPLITS if getattr(request, f"{name}_size") is None)
+        return SplitSizes(**request.sizes.model_dump(), at_most=frozenset(unasked))
+
+    def read(self, stored: Artifact) -> Splits:
+        """The splits."""
+        return read_splits(stored)
+
+
+def stored_splits(splits: Splits) -> Artifact:
+    """Splits as they are stored."""
+    tensors: dict[str, Tensor] = {}
+    for name in SPLITS:
+        samples: Samples = getattr(splits, name)
+        tensors |= {f"{name}.images": samples.images, f"{name}.labels": samples.labels}
+    facts = {
+        "mean": splits.scale.mean,
+        "std": splits.scale.std,
+        "range": (splits.scale.low, splits.scale.high),
+        "classes": splits.classes,
+    }
+    return Artifact(tensors, facts)
+
+
+def read_splits(stored: Artifact) -> Splits:
+    """The inverse."""
+    tensors, facts = stored.tensors, stored.facts
+    parts = {n: Samples(tensors[f"{n}.images"], tensors[f"{n}.labels"]) for n in SPLITS}
+    scale = Scale(tuple(facts["mean"]), tuple(facts["std"]), *facts["range"])
+    return Splits(scale=scale, classes=tuple(facts["classes"]), **parts)
+
+
+def _identity(cell: Cell, dataset: Resolved) -> dict[str, Any]:
+    """A dataset by its code, its options and its data."""
+    found = cell.fingerprints.get(dataset.written)
+    data = {"data": found} if found is not None else {}
+    assets = assets_identity(dataset.spec.assets)
+    return {**plugin_identity(dataset), "assets": assets, **data}
+
+
+def collection_of(run: Run, dataset: Resolved) -> Collection:
+    """All that a dataset holds."""
+    built = run.build("datasets", dataset.spec, dataset.config)
+    with plugin_boundary(dataset.name):
+        collection: Collection = built.load(run.assets)
+    return collection
+
 
 Adapt = Callable[[Samples], Samples]
 Contents = set[bytes]

@@ -1,48 +1,139 @@
-"""Make what leaves the owner, and what the owner keeps."""
+"""Release: what leaves the owner, and what the owner keeps of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from harness.api.data import Samples, Splits
+from harness.api.knowledge import ReleaseKind
+from harness.api.plugins import Progress, Victim, silent
+from harness.api.release import Release
+from harness.rng import public_stream, secret_stream
+from harness.running.space import Space, space_identity, standardised
+from harness.running.stack import Stack, build_stack, victim_under
+from harness.running.stage import Output, Stage, hardware, plugin_boundary
+from harness.running.truth import Truth
+from harness.store.artifacts import Artifact, below
+from harness.store.identity import plugin_identity
 
-from harness.api import (
-    Progress,
-    Recipe,
-    Release,
-    ReleaseKind,
-    Samples,
-    Scale,
-    Splits,
-    Stream,
-    UsageError,
-    Victim,
-)
-from harness.api.plugins import silent
-from harness.rng import seeded
-from harness.running.encoding import Rounds, encode_rounds, plain_round
-from harness.running.inference import correct, outputs
-from harness.running.stack import Stack
-from harness.running.train import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, EpochClock, state
-from harness.running.training import (
-    fit,
-    fresh,
-    gradient_streams,
-    objective,
-    protect,
-    spans,
-)
-from harness.sandbox.rebuilding import cut_at
+if TYPE_CHECKING:
+    import torch
 
-Tensors = dict[str, Tensor]
+    from harness.api.randomness import Stream
+    from harness.asking.plan import Cell
+    from harness.asking.selector import Resolved
+    from harness.running.encoding import Rounds
+    from harness.running.run import Run
 
-CHUNK = 4096
-"""Images that are standardised at a time."""
+OWNER_MODEL = "owner_model."
+"""Prefix, among a release's secrets, of the model that the owner trained inside."""
+MEASURE = "measure."
+"""Prefix, among a release's facts, of what its training defenses measured."""
+SECONDS = "training_seconds"
+"""The fact of a release, or of a training, that says how long the victim was trained."""
+INPUT_SHAPE = "input_shape"
+"""The fact of a release that says what its victim takes, as in `1x28x28`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseStage(Stage[Release]):
+    """What leaves under a stack of defenses, as one kind of release."""
+
+    name = "release"
+    defenses: tuple[Resolved, ...]
+    kind: ReleaseKind
+
+    @classmethod
+    def of(cls, cell: Cell) -> ReleaseStage:
+        """What leaves in a cell."""
+        return cls(cell, cell.defenses, cell.kind)
+
+    @property
+    def label(self) -> str:
+        """The unprotected reference has a label of its own."""
+        own = self.defenses == self.cell.defenses
+        return self.name if own else f"{self.name} unprotected"
+
+    @property
+    def inputs(self) -> tuple[Output[Any], ...]:
+        """All samples; of gradients and held-out images also which of them are judged."""
+        held_out = self.kind is ReleaseKind.FEATURES and self.cell.held_out
+        chosen = held_out or self.kind is ReleaseKind.GRADIENTS
+        return (Space(self.cell), Truth(self.cell)) if chosen else (Space(self.cell),)
+
+    def facts(self) -> dict[str, Any]:
+        """Defenses, rounds and seeds; the victim and the machine where it is trained inside."""
+        cell, request = self.cell, self.cell.request
+        trained = self.kind is not ReleaseKind.ENCODINGS
+        late = [request.batch_size, request.victim_epochs, request.bn_mode]
+        return {
+            "defenses": [plugin_identity(d) for d in self.defenses],
+            "kind": self.kind,
+            "space": space_identity(cell),
+            "rounds": request.rounds,
+            "victim": plugin_identity(cell.victim) if trained else None,
+            "protocol": late if self.kind is ReleaseKind.GRADIENTS else None,
+            "seed": request.seed,
+            "owner": cell.owner,
+            "hardware": hardware(cell) if trained else None,
+        }
+
+    def make(self, run: Run, progress: Progress) -> Artifact:
+        """Encode, or train inside."""
+        request = self.cell.request
+        judged = run(Truth(self.cell)) if len(self.inputs) > 1 else None
+        protocol = ReleaseProtocol(
+            rounds=request.rounds,
+            batch_size=request.batch_size,
+            batches=judged.batches if judged else 1,
+            victim_epochs=request.victim_epochs,
+            bn_mode=request.bn_mode,
+        )
+        victim = victim_under(run, self.defenses)
+        held_out = judged.splits.private if judged and self.cell.held_out else None
+        with plugin_boundary("+".join(d.name for d in self.defenses) or "no defense"):
+            made = release(
+                run(Space(self.cell)),
+                build_stack(run, self.defenses),
+                self.kind,
+                run.build("victims", victim.spec, victim.config),
+                protocol,
+                owner=secret_stream(request.seed, run.secret),
+                board=public_stream(request.seed).stream(stage="release"),
+                device=run.device,
+                progress=progress,
+                held_out=held_out,
+            )
+        return stored_release(made)
+
+    def read(self, stored: Artifact) -> Release:
+        """What left, and what was kept."""
+        return read_release(stored)
+
+
+def stored_release(release: Release) -> Artifact:
+    """A release as it is stored, with what the owner keeps of it."""
+    out = {f"out.{name}": tensor for name, tensor in release.tensors.items()}
+    kept = {f"kept.{name}": tensor for name, tensor in release.secrets.items()}
+    facts = {
+        "kind": release.kind,
+        "resolved": {name: dict(values) for name, values in release.resolved.items()},
+        "facts": dict(release.facts),
+    }
+    return Artifact({**out, **kept}, facts)
+
+
+def read_release(stored: Artifact) -> Release:
+    """The inverse."""
+    facts = stored.facts
+    return Release(
+        kind=ReleaseKind(facts["kind"]),
+        tensors=below("out.", stored.tensors),
+        secrets=below("kept.", stored.tensors),
+        resolved=facts["resolved"],
+        facts=facts["facts"],
+    )
 
 
 @dataclass(frozen=True)
@@ -80,6 +171,9 @@ def release(
     `owner_model.*`, from which `train` brings it back. They are features of the private images,
     or of those `held_out`, which nothing was trained on. For gradients training stops early.
     """
+    from harness.running.inside import Inside, features_of, gradients_of
+    from harness.running.training import fresh
+
     private = standardised(splits.private, splits.scale)
     rounds = _rounds(splits, private, stack, kind, protocol=protocol, owner=owner)
     if kind is ReleaseKind.ENCODINGS:
@@ -91,16 +185,8 @@ def release(
     inside = Inside(model, victim.config, stack, rounds, owner, device, progress)
     if kind is ReleaseKind.FEATURES:
         asked = private if held_out is None else standardised(held_out, splits.scale)
-        return _features(inside, private, asked)
-    return _gradients(inside, private, protocol)
-
-
-def standardised(samples: Samples, scale: Scale) -> Samples:
-    """Samples standardised, float32, made chunk by chunk to spare memory."""
-    images = torch.empty(samples.images.shape)
-    for span in spans(len(samples), CHUNK):
-        images[span] = samples[span].standardised(scale).images
-    return Samples(images, samples.labels)
+        return features_of(inside, private, asked)
+    return gradients_of(inside, private, protocol)
 
 
 def _rounds(
@@ -113,6 +199,8 @@ def _rounds(
     owner: Stream,
 ) -> Rounds:
     """What is released as encodings, or trained on inside: there plain images keep their order."""
+    from harness.running.encoding import encode_rounds, plain_round
+
     classes = len(splits.classes)
     if stack.encoding is None:
         if kind is not ReleaseKind.ENCODINGS:
@@ -124,215 +212,13 @@ def _rounds(
     return encode_rounds(private, public, stack, owner, classes=classes, rounds=protocol.rounds)
 
 
-@dataclass(frozen=True)
-class Inside:
-    """The owner's own training: a fresh model, the material, and the stack that guards it."""
-
-    model: nn.Sequential
-    recipe: Recipe
-    stack: Stack
-    rounds: Rounds
-    owner: Stream
-    device: torch.device
-    progress: Progress
-
-    def train(self, epochs: int | None = None) -> None:
-        """Train `model` in place: to the end, or as far as it is after so many epochs."""
-        recipe = self.recipe.model_copy(update={"epochs": max(self.recipe.epochs, epochs or 0)})
-        fit(
-            self.model,
-            self.rounds.images,
-            self.rounds.labels,
-            recipe,
-            self.owner.stream(what="training"),
-            device=self.device,
-            stack=self.stack,
-            stop_after=epochs,
-            progress=self.progress,
-        )
-
-    def facts(self, private: Samples) -> dict[str, float | int | str]:
-        """The accuracy on the private images, what defenses measured, what the victim takes."""
-        shape = self.rounds.images.shape[2:]
-        measured = {f"{MEASURE}{name}": value for name, value in self.stack.measures().items()}
-        facts: dict[str, float | int | str] = {INPUT_SHAPE: "x".join(map(str, shape))}
-        facts |= measured
-        if private.images.shape[1:] != shape:  # encodings of another resolution
-            return facts
-        logits = outputs(self.model, private.images, self.device)
-        return {"train_accuracy": correct(logits, private.labels) / len(private), **facts}
+def input_shape(release: Release) -> tuple[int, ...]:
+    """The shape of one input of the victim that this release was made with."""
+    if release.kind is ReleaseKind.ENCODINGS:
+        return tuple(release.tensors["encodings"].shape[2:])
+    return tuple(int(side) for side in str(release.facts[INPUT_SHAPE]).split("x"))
 
 
-def _features(inside: Inside, private: Samples, asked: Samples) -> Release:
-    """h(x) of the images `asked` in their order, and h; the head does not leave."""
-    clock = EpochClock(inside.progress)
-    replace(inside, progress=clock).train()
-    h, _ = cut_at(inside.model, inside.recipe.cut)
-    features = {"features": outputs(h, asked.images, inside.device)}
-    return Release(
-        ReleaseKind.FEATURES,
-        features | prefixed("feature_encoder.", state(h)),
-        prefixed(OWNER_MODEL, state(inside.model)),
-        inside.rounds.resolved,
-        inside.facts(private) | {SECONDS: clock.seconds},
-    )
-
-
-def _gradients(inside: Inside, private: Samples, protocol: ReleaseProtocol) -> Release:
-    """Protected gradients of the first batches, and the model they were taken at."""
-    rows = _first_rows(inside.rounds, protocol)
-    inside.train(protocol.victim_epochs)
-    weights = prefixed("model.", state(inside.model))
-    facts = inside.facts(private)
-    gradients, statistics = _batch_gradients(inside, rows, protocol)
-    secrets = {
-        "batch_labels": rows["labels"],
-        "batch_inputs": rows["images"],
-        **_mixture(rows),
-        **statistics,
-    }
-    return Release(
-        ReleaseKind.GRADIENTS,
-        prefixed("gradients.", gradients) | weights,
-        secrets,
-        inside.rounds.resolved,
-        facts
-        | {"victim_epochs": protocol.victim_epochs, "bn_mode": protocol.bn_mode}
-        | _distinct_labels(rows["labels"]),
-    )
-
-
-def _distinct_labels(labels: Tensor) -> dict[str, float]:
-    """The fact of how many leading labels a batch of several holds, of as many as it could.
-
-    `labels` [batches, b, classes]; the mean over batches. Where it is 1, telling the labels of a
-    batch apart tells its images apart.
-    """
-    if labels.shape[1] == 1:
-        return {}
-    distinct = [len(set(batch)) for batch in labels.argmax(2).tolist()]
-    return {f"{MEASURE}distinct_labels": sum(distinct) / len(distinct) / min(labels.shape[1:])}
-
-
-def _mixture(rows: Tensors) -> Tensors:
-    return {name: rows[name] for name in ("weights", "sources")}
-
-
-def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
-    """Batches [rounds·batches,b,...] of the rows that the first images are primary in.
-
-    As they come. Rows are in a secret order, and the images that are judged are the first: the
-    first rows would be gradients of others.
-    """
-    turns, available = rounds.images.shape[:2]
-    wanted = protocol.batches * protocol.batch_size
-    if wanted > available:
-        raise UsageError(
-            f"{protocol.batches} batches of {protocol.batch_size} need {wanted} images, "
-            f"and there are {available}: ask for smaller batches, or more private images"
-        )
-    named = {"images": rounds.images, "labels": rounds.labels, **rounds.secrets}
-    primary = rounds.secrets["sources"][..., 0]
-    chosen = (primary >= wanted).int().argsort(dim=1, stable=True)[:, :wanted]
-    turn = torch.arange(turns).unsqueeze(1)
-    shape = (turns * protocol.batches, protocol.batch_size)
-    return {name: rows[turn, chosen].view(*shape, *rows.shape[2:]) for name, rows in named.items()}
-
-
-def _batch_gradients(
-    inside: Inside, rows: Tensors, protocol: ReleaseProtocol
-) -> tuple[Tensors, Tensors]:
-    """By parameter: the protected gradient of each batch's loss; and each BatchNorm's view of it.
-
-    The loss is that of training: soft-label cross entropy with the stack's penalties.
-    """
-    model, stack, device = inside.model, inside.stack, inside.device
-    model.train(protocol.bn_mode == "train")
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients = {
-        name: torch.empty((len(rows["images"]), *p.shape))
-        for name, p in zip(names, parameters, strict=True)
-    }
-    with (
-        seeded(inside.owner.stream(what="gradients"), device),
-        batch_statistics(model) as seen,
-        objective(model, model, inside.recipe.cut, stack) as loss_of,
-    ):
-
-        def gradient_of(images: Tensor, labels: Tensor) -> Tensors:
-            taken = torch.autograd.grad(loss_of(images, labels), parameters)
-            return dict(zip(names, taken, strict=True))
-
-        for i in range(len(rows["images"])):
-            batch = rows["images"][i].to(device), rows["labels"][i].to(device)
-            with _more_than_one_value():
-                taken = _taken(
-                    gradient_of, batch, stack, inside.owner.stream(what="noise", batch=i)
-                )
-            streams = gradient_streams(stack, inside.owner, batch=i)
-            for name, gradient in protect(taken, stack, streams).items():
-                gradients[name][i] = gradient
-    return gradients, {name: torch.stack(values) for name, values in seen.items()}
-
-
-@contextmanager
-def _more_than_one_value() -> Iterator[None]:
-    """What torch says of BatchNorm on a single value, as advice."""
-    try:
-        yield
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise UsageError(
-            "the victim's BatchNorm has no statistics of a batch of one image; ask for "
-            "--batch-size 2 or --bn-mode eval"
-        ) from None
-
-
-def _taken(
-    gradient_of: Callable[[Tensor, Tensor], Tensors],
-    batch: tuple[Tensor, Tensor],
-    stack: Stack,
-    rng: Stream,
-) -> Mapping[str, Tensor]:
-    """One batch's gradient, or what a training defense makes of its images' own gradients."""
-    guard = stack.gradient_maker
-    if guard is None:
-        return gradient_of(*batch)
-    each = [gradient_of(image[None], label[None]) for image, label in zip(*batch, strict=True)]
-    return guard.gradient({name: torch.stack([own[name] for own in each]) for name in each[0]}, rng)
-
-
-@contextmanager
-def batch_statistics(model: nn.Module) -> Iterator[Mapping[str, list[Tensor]]]:
-    """Collect, while open, the mean and biased variance of what enters each BatchNorm.
-
-    Named `bn_statistics.<layer>.mean` and `.var`, one [channels] for each forward pass.
-    """
-    layers = {name: m for name, m in model.named_modules() if isinstance(m, _BatchNorm)}
-    seen: dict[str, list[Tensor]] = {}
-
-    def watch(layer: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        mean_of, var_of = f"bn_statistics.{layer}.mean", f"bn_statistics.{layer}.var"
-        seen[mean_of], seen[var_of] = [], []
-
-        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            x = inputs[0].detach()
-            dims = [d for d in range(x.ndim) if d != 1]
-            var, mean = torch.var_mean(x, dim=dims, correction=0)
-            seen[mean_of].append(mean.cpu())
-            seen[var_of].append(var.cpu())
-
-        return hook
-
-    handles = [m.register_forward_pre_hook(watch(name)) for name, m in layers.items()]
-    try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """The same tensors under longer names."""
-    return {f"{prefix}{name}": value for name, value in tensors.items()}
+def measured(release: Release) -> dict[str, float]:
+    """What training defenses measured while a release was made."""
+    return {name: float(value) for name, value in below(MEASURE, release.facts).items()}

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from harness.api import EncodingDefense, GradientDefense, Recipe, TrainingDefense
+from harness.api.errors import PluginError
+from harness.api.plugins import EncodingDefense, GradientDefense, Recipe, TrainingDefense
+from harness.running.stage import plugin_boundary
+
+if TYPE_CHECKING:
+    from harness.asking.selector import Resolved
+    from harness.running.run import Run
 
 
 @dataclass(frozen=True)
@@ -42,3 +48,29 @@ class Stack:
             for name, guard in self.training
             for key, value in guard.measures().items()
         }
+
+
+def build_stack(run: Run, defenses: tuple[Resolved, ...]) -> Stack:
+    """The defenses at work."""
+    built = [(d.spec.stage, d.name, run.build("defenses", d.spec, d.config)) for d in defenses]
+    named = {
+        stage: tuple((n, d) for s, n, d in built if s == stage)
+        for stage in ("encoding", "training", "gradient")
+    }
+    encoding = named["encoding"][0] if named["encoding"] else None
+    return Stack(encoding, named["training"], named["gradient"])
+
+
+def victim_under(run: Run, defenses: tuple[Resolved, ...]) -> Resolved:
+    """The cell's victim with its recipe as a stack wants it."""
+    victim = run.cell.victim
+    stack = build_stack(run, defenses)
+    with plugin_boundary("+".join(d.name for d in defenses) or "no defense"):
+        return replace(victim, config=stack.adapt(recipe_of(victim)))
+
+
+def recipe_of(victim: Resolved) -> Recipe:
+    """A victim's config; PluginError where it is no recipe."""
+    if not isinstance(victim.config, Recipe):
+        raise PluginError(f"the config of victim '{victim.name}' does not extend Recipe")
+    return victim.config

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import torch
@@ -325,3 +327,49 @@ def rate(recipe: Recipe, steps: int) -> Callable[[int], float]:
     """The share of the rate at each step of a training of so many `steps`."""
     shape = SCHEDULES[recipe.schedule]
     return lambda step: shape(min(1.0, step / max(1, steps)))
+
+
+class EpochClock:
+    """Progress that also tells how long a training takes, without what only its start costs."""
+
+    def __init__(self, progress: Progress = silent) -> None:
+        self._progress = progress
+        self._ticks = [time.perf_counter()]
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        """One more epoch is over."""
+        self._ticks.append(time.perf_counter())
+        self._progress(done, total, note)
+
+    @property
+    def seconds(self) -> float:
+        """The median epoch but for the first, times the epochs; 0 where there is no second.
+
+        The first pays for libraries that wake up.
+        """
+        epochs = [after - before for before, after in pairwise(self._ticks)]
+        return median(epochs[1:]) * len(epochs) if len(epochs) > 1 else 0.0
+
+
+def state(model: nn.Module) -> dict[str, Tensor]:
+    """The model's parameters and buffers by name: copies on the CPU, contiguous."""
+    return {
+        name: value.detach().to("cpu", copy=True).contiguous()
+        for name, value in model.state_dict().items()
+    }
+
+
+BATCH = 512
+"""Inputs that go through a module at a time."""
+
+
+@torch.no_grad()
+def outputs(module: Callable[[Tensor], Tensor], images: Tensor, device: torch.device) -> Tensor:
+    """`module` of `images` [n,*shape], computed on `device`, returned on the CPU as float32."""
+    batches = [module(images[span].to(device)) for span in spans(len(images), BATCH)]
+    return torch.cat([batch.float().cpu() for batch in batches])
+
+
+def correct(logits: Tensor, labels: Tensor) -> int:
+    """How many rows of `logits` [n,classes] are largest at their label [n]."""
+    return int((logits.argmax(dim=1) == labels).sum())

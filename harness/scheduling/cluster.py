@@ -17,11 +17,12 @@ from types import TracebackType
 from typing import Any
 
 from harness.api.errors import UsageError
+from harness.running.run import Step
 from harness.sandbox.starting import THREAD_VARIABLES
 from harness.scheduling.outcome import Outcome
 from harness.scheduling.queue import Ended, Queue, Told, unheard
 from harness.scheduling.station import Telling, do
-from harness.scheduling.steps import Graph, Step, Task, steps_of
+from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store.paths import ENVIRONMENT, scratch_folder
 
 LOOK_EVERY = 1.0
@@ -159,8 +160,7 @@ def _unfit(name: str, options: Mapping[str, Any], token: Path) -> str:
     from harness.asking.plan import plan
     from harness.asking.registry import registry
     from harness.asking.request import make_request
-    from harness.running.evaluation import equip, fingerprint
-    from harness.running.keys import Keys
+    from harness.running.machine import equip
     from harness.store import cache_root
 
     here = f"The cluster's node {platform.node()}"
@@ -171,8 +171,7 @@ def _unfit(name: str, options: Mapping[str, Any], token: Path) -> str:
             "a folder that all nodes share, under one name."
         )
     cell = equip(plan(make_request(**options), registry()), root)
-    steps = steps_of(cell, Keys(cell, fingerprint(None)), options)
-    if name in {task.id for task in steps}:
+    if name in {task.id for task in tasks_of(cell, options)}:
         return ""
     return (
         f"{here} would make other results than were asked for: it must have the same versions of "

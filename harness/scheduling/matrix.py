@@ -16,11 +16,12 @@ from harness.asking.selector import Resolved
 from harness.boards.cells import BoardCell
 from harness.boards.costs import Costs
 from harness.boards.folder import BoardFolder
-from harness.running.evaluation import conclude, fingerprint, lacks, settle
-from harness.running.keys import Keys
+from harness.running.machine import lacks, settle
+from harness.running.record import record_key
+from harness.running.run import Run
 from harness.scheduling.outcome import Outcome
 from harness.scheduling.queue import Ended, Told, unheard
-from harness.scheduling.steps import Graph, Task, steps_of
+from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store import Store
 from harness.store.record import RunRecord, Status, Used
 from harness.store.records import Records
@@ -51,7 +52,6 @@ class Foreseen:
 
     cell: BoardCell
     plan: Cell
-    keys: Keys
     state: State
     reason: str = ""
     lacks: str = ""
@@ -86,26 +86,26 @@ def foresee(
     return [_foreseen(cell, known, root, find, costs) for cell in cells]
 
 
-def _of_board(kept: Mapping[str, RunRecord], cell: BoardCell, _keys: Keys) -> RunRecord | None:
+def _of_board(kept: Mapping[str, RunRecord], cell: BoardCell, _plan: Cell) -> RunRecord | None:
     return kept.get(cell.identity)
 
 
-def _of_cache(cache: Records, _cell: BoardCell, keys: Keys) -> RunRecord | None:
-    return cache.answer(keys.record) or cache.failure(keys.record)
+def _of_cache(cache: Records, _cell: BoardCell, planned: Cell) -> RunRecord | None:
+    key = record_key(planned)
+    return cache.answer(key) or cache.failure(key)
 
 
 def _foreseen(
     cell: BoardCell,
     known: Registry,
     root: Path,
-    find: Callable[[BoardCell, Keys], RunRecord | None],
+    find: Callable[[BoardCell, Cell], RunRecord | None],
     costs: Costs,
 ) -> Foreseen:
     planned = settle(plan(cell.request, known), root)
     lacking = lacks(planned, root)
-    keys = Keys(planned, fingerprint(None))
-    tasks = tuple(steps_of(planned, keys, cell.options))
-    kept = find(cell, keys)
+    tasks = tuple(tasks_of(planned, cell.options))
+    kept = find(cell, planned)
     instead = kept.id if kept else ""
     if kept and not answered_by(planned, kept):
         kept = None
@@ -113,7 +113,6 @@ def _foreseen(
     return Foreseen(
         cell=cell,
         plan=planned,
-        keys=keys,
         state=_state(planned, kept, lacking),
         reason=planned.reason or ((kept.error or "") if kept else lacking),
         lacks=lacking,
@@ -226,7 +225,7 @@ def fill(
             continue
         record = _record(each, outcome, root)
         if folder:
-            _keep(folder, record, root, each.instead)
+            folder.keep(record, each.instead)
         yield replace(each, record=record), record, task
 
 
@@ -236,11 +235,4 @@ def _record(each: Foreseen, outcome: Outcome, root: Path) -> RunRecord:
         records = Records(root)
         return records.load(records.path(outcome.record))
     status: Status = outcome.status  # type: ignore[assignment]
-    return conclude(status, outcome.error, **each.cell.options)
-
-
-def _keep(folder: BoardFolder, record: RunRecord, root: Path, instead: str) -> None:
-    folder.keep(record, instead)
-    picture = Records(root).gallery(record.id)
-    if picture.exists():
-        folder.keep_gallery(record.id, picture.read_bytes())
+    return Run.open(each.cell.options, cache=root).end(status, outcome.error)

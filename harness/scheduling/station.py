@@ -20,10 +20,9 @@ from typing import Any, TextIO
 
 from harness.api.errors import HarnessError
 from harness.api.plugins import Progress
-from harness.running.observer import Observer
+from harness.running.run import Observer, Step
 from harness.sandbox.starting import NURSERIES
 from harness.scheduling.outcome import Outcome, outcome_of
-from harness.scheduling.steps import Step
 
 OFTEN = 0.5
 """Seconds between two words on how far a step is."""
@@ -61,15 +60,15 @@ class Telling(Observer):
 
 def do(step: Step, options: dict[str, Any], observer: Observer) -> Outcome:
     """One step of one cell, in this process."""
-    from harness.running.evaluation import advance, evaluate
+    from harness.running.run import Run
 
     started = time.perf_counter()
     try:
         if step == "record":
-            record = evaluate(observer=observer, **options)
+            record = Run.open(options, observer=observer).result()
             made = Outcome(status="done", record=record.id)
         else:
-            advance(step, observer=observer, **options)
+            Run.open(options, observer=observer).advance(step)
             made = Outcome(status="done")
     except HarnessError as error:
         made = outcome_of(error)

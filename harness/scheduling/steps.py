@@ -5,15 +5,16 @@ Cells share steps: one release serves all attacks on it, one training all cells 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-from harness.asking.plan import AttackPlan, Cell
-from harness.running.keys import Keys, preparation_identity
+from harness.asking.plan import Cell
+from harness.running.record import record_key
+from harness.running.run import Step, steps_of
+from harness.running.stage import Output
 from harness.store.canonical import sha256_of
-
-Step = Literal["reference", "release", "train", "attack", "companions", "record"]
+from harness.store.identity import preparation_identity
 
 
 @dataclass(frozen=True)
@@ -58,88 +59,56 @@ class Graph:
         return lost - set(failed)
 
 
-def steps_of(cell: Cell, keys: Keys, options: Mapping[str, Any]) -> list[Task]:
+def tasks_of(cell: Cell, options: Mapping[str, Any]) -> list[Task]:
     """The tasks of one cell in an order in which they can be done; the last is its record."""
     common: dict[str, Any] = {
         "options": options,
         "threads": cell.threads,
         "accelerated": cell.device != "cpu",
     }
-    before = [] if cell.reason else list(_before(cell, keys, common))
-    stack = "+".join(d.name for d in cell.defenses)
+    before: list[Task] = []
+    for step, stages in steps_of(cell).items():
+        below = frozenset(key for stage in stages for key in _below(stage))
+        needs = tuple(t.id for t in before if any(key in below for _, key in t.makes))
+        before.append(
+            Task(
+                id=f"{step} {sha256_of([stage.key for stage in stages])}",
+                step=step,
+                needs=needs,
+                makes=tuple((stage.name, stage.key) for stage in stages),
+                shares=_shared(cell) if step == "attack" else frozenset(),
+                title=_title(cell, step),
+                **common,
+            )
+        )
     last = Task(
-        id=f"record {keys.record}",
+        id=f"record {record_key(cell)}",
         step="record",
         needs=tuple(task.id for task in before),
         shares=_shared(cell) if cell.members else frozenset(),
-        title=f"{stack} × {cell.attack.name}",
+        title=_title(cell, "record"),
         **common,
     )
     return [*before, last]
 
 
-def _before(cell: Cell, keys: Keys, common: Mapping[str, Any]) -> Iterable[Task]:
+def _below(output: Output[Any]) -> Iterator[str]:
+    """The keys of all that an output is made of."""
+    for each in output.inputs:
+        yield each.key
+        yield from _below(each)
+
+
+def _title(cell: Cell, step: Step) -> str:
     stack = "+".join(d.name for d in cell.defenses)
-    only = cell.request.only
-    release = Task(
-        id=f"release {keys.release}",
-        step="release",
-        makes=(("release", keys.release),),
-        title=f"release {stack}",
-        **common,
-    )
-    yield release
-    if only != "privacy":
-        yield from _trainings(cell, keys, release, common)
-    if only != "utility" and cell.main and not cell.members:
-        yield from _attacks(cell, cell.main, keys, {**common, "needs": (release.id,)})
-
-
-def _attacks(cell: Cell, main: AttackPlan, keys: Keys, common: Mapping[str, Any]) -> Iterable[Task]:
-    """The attack, and those that run in every cell of a release."""
-    stack = "+".join(d.name for d in cell.defenses)
-    yield Task(
-        id=f"attack {keys.judge_of(main)}",
-        step="attack",
-        makes=(("attack", keys.attack_of(main)), ("judge", keys.judge_of(main))),
-        shares=_shared(cell),
-        title=f"{stack} × {cell.attack.name}",
-        **common,
-    )
-    if cell.companions:
-        judged = [keys.judge_of(plan) for plan in cell.companions]
-        names = " and ".join(plan.attack.name for plan in cell.companions)
-        yield Task(
-            id=f"companions {sha256_of(judged)}",
-            step="companions",
-            makes=tuple(("judge", key) for key in judged),
-            title=f"{stack} × {names}",
-            **common,
-        )
-
-
-def _trainings(cell: Cell, keys: Keys, release: Task, common: Mapping[str, Any]) -> Iterable[Task]:
-    from harness.api.knowledge import ReleaseKind
-
-    kinds = [cell.trained_kind, *[ReleaseKind.ENCODINGS] * (cell.request.repeats - 1)]
-    plain = [keys.train_of((), ReleaseKind.ENCODINGS, i) for i, _ in enumerate(kinds)]
-    own = [keys.train_of(cell.defenses, kind, i) for i, kind in enumerate(kinds)]
-    yield Task(
-        id=f"reference {sha256_of(plain)}",
-        step="reference",
-        makes=tuple(("train", key) for key in plain),
-        title="train unprotected",
-        **common,
-    )
-    stack = "+".join(d.name for d in cell.defenses)
-    yield Task(
-        id=f"train {sha256_of(own)}",
-        step="train",
-        needs=(release.id,) if cell.kind is cell.trained_kind else (),
-        makes=tuple(("train", key) for key in own),
-        title=f"train {stack}",
-        **common,
-    )
+    companions = " and ".join(plan.attack.name for plan in cell.companions)
+    titles: Mapping[Step, str] = {
+        "reference": "train unprotected",
+        "companions": f"{stack} × {companions}",
+        "attack": f"{stack} × {cell.attack.name}",
+        "record": f"{stack} × {cell.attack.name}",
+    }
+    return titles.get(step, f"{step} {stack}")
 
 
 def _shared(cell: Cell) -> frozenset[str]:

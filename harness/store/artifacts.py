@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.api.errors import IntegrityError, StoreError
 from harness.store.paths import disk_errors, scratch_folder, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Value = TypeVar("Value")
 
 TENSORS = "tensors.safetensors"
 FACTS = "facts.json"
@@ -33,6 +35,11 @@ class Artifact:
 
     tensors: Mapping[str, Tensor]
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def below(prefix: str, named: Mapping[str, Value]) -> dict[str, Value]:
+    """The values whose names begin with a prefix, without it."""
+    return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
 
 
 class Store:

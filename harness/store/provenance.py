@@ -28,25 +28,27 @@ PACKAGES = (
 )
 
 
-def source_sha256(*modules: str) -> str:
+@cache
+def source_sha256(*modules: str, apart: frozenset[str] = frozenset()) -> str:
     """A hash of the source of these modules and of all that they use: of `modules_of` them.
 
     Comments count: the hash says which text ran. Modules without source are named, not hashed.
     """
     digest = hashlib.sha256()
-    for name in modules_of(*modules):
+    for name in modules_of(*modules, apart=apart):
         digest.update(f"{name}\0{module_sha256(name)}\n".encode())
     return digest.hexdigest()
 
 
-def packages_of(*modules: str) -> dict[str, str]:
+@cache
+def packages_of(*modules: str, apart: frozenset[str] = frozenset()) -> dict[str, str]:
     """Versions of the installed packages that these modules import, by distribution.
 
     All that they import of their own top packages is looked at too, as for the hash. What decides
     no numbers is left out.
     """
     own = {name.partition(".")[0] for name in (*modules, __name__)}
-    imported = {top for name in modules_of(*modules) for top in _tops(name)}
+    imported = {top for name in modules_of(*modules, apart=apart) for top in _tops(name)}
     others = imported - own - NUMBERLESS - sys.stdlib_module_names
     return {name: found for top in sorted(others) for name, found in _versions(top).items()}
 
@@ -70,13 +72,14 @@ def _versions(top: str) -> dict[str, str]:
         return {each: version(each) for each in sorted(packages_distributions().get(top, ()))}
 
 
-def modules_of(*modules: str) -> tuple[str, ...]:
+def modules_of(*modules: str, apart: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """These modules and all whose code they use, each within its own top package; sorted.
 
     Every import is followed, inside functions too, but for those under `if TYPE_CHECKING:`.
     `from package import name` leads to the module that defines `name`, past each `__init__` that
     only passes it on. An import also runs the `__init__` of every package above a module; those
     of this project are empty or pass names on, which decides nothing, so they are not followed.
+    Modules that stand `apart` are neither followed nor named, unless they are asked for.
     """
     seen: set[str] = set()
     waiting = list(modules)
@@ -84,7 +87,7 @@ def modules_of(*modules: str) -> tuple[str, ...]:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting += _used(name)
+            waiting += [used for used in _used(name) if used not in apart]
     return tuple(sorted(seen))
 
 

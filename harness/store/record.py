@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from harness.asking.request import Request
 from harness.scoring.by_image import ByImage
 from harness.scoring.findings import Finding
-from harness.scoring.flag import Flag
+from harness.scoring.flags import Flag
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.scoring.utility import PLAIN, RECOMPUTED, Utility
 from harness.store.canonical import canonical_json, sha256_of
+from harness.store.identity import plain_config, plugin_source
+
+if TYPE_CHECKING:
+    from harness.asking.registry import Registry
+    from harness.asking.selector import Resolved
 
 SCHEMA = "encoding-harness/record/4"
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
@@ -33,6 +39,24 @@ class Used(BaseModel):
     source_sha256: str
     config: dict[str, Any]
     resolved: dict[str, float | int | str] = {}
+
+    @classmethod
+    def of(
+        cls,
+        known: Registry,
+        kind: str,
+        resolved: Resolved,
+        parameters: Mapping[str, float | int | str] | None = None,
+    ) -> Used:
+        """What a record says of a plugin; `parameters` are options as they turned out."""
+        return cls(
+            name=resolved.name,
+            version=resolved.spec.version,
+            distribution=known.origin(kind, resolved.name).distribution,
+            source_sha256=plugin_source(resolved),
+            config=plain_config(resolved),
+            resolved=dict(parameters or {}),
+        )
 
 
 class Stored(BaseModel):

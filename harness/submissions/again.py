@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.api.errors import UsageError
+from harness.running.machine import check_machine, fingerprint
+from harness.running.run import Observer, Run
 from harness.scoring.summary import PROPORTION, MetricScore
 from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
 from harness.submissions.sums import shown
 
 if TYPE_CHECKING:
-    from harness.running.observer import Observer
-    from harness.running.retrial import Rejudged
+    from harness.running.rejudge import Rejudged
     from harness.scoring.by_image import ByImage, Column
     from harness.scoring.identification import Identification
     from harness.scoring.intervals import Interval
+    from harness.store.artifacts import Store
     from harness.store.record import RunRecord
     from harness.submissions.checks import Note
 
@@ -34,18 +36,16 @@ SHARED = ("assets", FEATURES)
 
 
 def judged_again(
-    record: RunRecord, reconstruction: Path, release: Path | None, root: Path, observer: Observer
+    record: RunRecord, reconstruction: Path, release: Path | None, store: Store, observer: Observer
 ) -> list[Note]:
     """What the attack of a record returned, judged by what is installed here.
 
     UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
     """
-    from harness.running.evaluation import check_machine
-
     check_machine("cpu")
-    from harness.running.retrial import rejudge
+    from harness.running.rejudge import rejudge
 
-    found = rejudge(record, reconstruction, release, root, observer)
+    found = rejudge(record, reconstruction, release, store, observer)
     others, missing = judged_otherwise(record, found), unmeasured(record.privacy, found.privacy)
     notes: list[Note] = [("differs", f"judged again, {text}") for text in others]
     notes += [("cannot", f"judging again by {text}") for text in missing]
@@ -141,13 +141,11 @@ def run_again(record: RunRecord, cache: Path, observer: Observer) -> list[Note]:
     Cells that are run in one cache share releases and trainings. UsageError or AssetUnavailable
     for what cannot be run here.
     """
-    from harness.running.evaluation import evaluate, fingerprint
-
     if record.seeds.get("owner_key") != fingerprint(None):
         raise UsageError("it was made with an owner's key of its own, which its owner keeps")
     options = record.request.model_dump()
     options |= {"threads": record.threads, "device": "auto"}
-    other = evaluate(observer=observer, cache=cache, **options)
+    other = Run.open(options, cache=cache, observer=observer).result()
     if same_bits(record, other):
         return [("ok", "run again: the same to the bit")]
     if found := outside(record, other):

@@ -22,7 +22,7 @@ from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
 from harness.control import ControlReport, ControlResult, direction, load_report, reaches
-from harness.running.evaluation import uncounted
+from harness.scoring.flags import uncounted
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
 from harness.store.record import RunRecord

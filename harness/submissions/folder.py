@@ -7,21 +7,19 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.api.errors import IntegrityError, UsageError
-from harness.asking.toml import read_toml, validated
+from harness.asking.request import read_toml, validated
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import Board, Name
 from harness.store import Store
 from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, write_atomically
-
-if TYPE_CHECKING:
-    from harness.store.record import RunRecord, Stored, Used
+from harness.store.record import RunRecord, Stored, Used
 
 FILE = "submission.toml"
 

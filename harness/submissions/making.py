@@ -10,16 +10,16 @@ from typing import Any
 
 from harness.api.errors import UsageError
 from harness.asking.registry import registry
-from harness.asking.request import make_request
+from harness.asking.request import make_request, validated
 from harness.asking.selector import expand
-from harness.asking.toml import validated
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import check_frozen
 from harness.boards.protocol import NAME
 from harness.control import ControlReport, run_controls
-from harness.running.keys import plugin_source
-from harness.running.observer import Observer
+from harness.running.record import record_key
+from harness.running.run import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
+from harness.store.identity import plugin_source
 from harness.store.paths import disk_errors
 from harness.store.records import Records
 from harness.submissions.cells import Chosen, choose, fitting, places, settled
@@ -136,7 +136,7 @@ def adopt(draft: Draft, foreseen: Iterable[Foreseen]) -> None:
     records = Records(draft.root)
     for each in foreseen:
         if each.record is None:
-            records.forget(each.keys.record)
+            records.forget(record_key(each.plan))
             if each.instead:
                 draft.folder.drop(each.instead)
         elif not draft.folder.records.path(each.record.id).exists():

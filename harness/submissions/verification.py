@@ -19,7 +19,8 @@ from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import Board
 from harness.control import SCHEMA as CONTROL_SCHEMA
-from harness.running.observer import Observer
+from harness.running.run import Observer
+from harness.store.artifacts import Store
 from harness.store.paths import disk_errors, holding, listed
 from harness.store.record import RunRecord
 from harness.store.records import Records
@@ -48,6 +49,9 @@ class Verifier:
     observer: Observer = field(default_factory=Observer)
     _open: ExitStack = field(default_factory=ExitStack)
     _cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.root)
 
     def __enter__(self) -> Verifier:
         return self
@@ -197,7 +201,7 @@ class Verifier:
         release = folder.release(record) if folder.kind == "defense" else None
         answer = folder.reconstruction(record)
         return _unless_refused(
-            "judging again", judged_again, record, answer, release, self.root, self.observer
+            "judging again", judged_again, record, answer, release, self.store, self.observer
         )
 
     def _again(self, record: RunRecord) -> Iterable[Note]:

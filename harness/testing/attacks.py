@@ -27,10 +27,9 @@ from harness.api.knowledge import CARRIED, release_kind
 from harness.asking.plan import AttackPlan
 from harness.control import ControlResult, run_controls
 from harness.description import place
-from harness.running.court import privacy_of
+from harness.running.judge import Judged, JudgeStage
 from harness.sandbox.folder import open_view, read_frame
 from harness.sandbox.jobs import PREPARED
-from harness.store import Artifact
 from harness.testing.datasets import CASES, known
 from harness.testing.subject import Subject, Unanswered, Violation, find, refusal
 from harness.testing.watch import (
@@ -125,12 +124,12 @@ def _answer(bench: Workbench, chosen: AttackPlan) -> Answer:
         raise Violation(
             str(error), "list it in `needs` or `optional`, and ask `view.has` of an optional one"
         ) from error
-    score = _score(bench.court.judged(chosen))
-    return Answer(tensors, score, sum(bench.hands.times))
+    score = _score(bench.run(JudgeStage(bench.run.cell, chosen)))
+    return Answer(tensors, score, sum(bench.processes.times))
 
 
-def _score(judged: Artifact) -> str:
-    score = privacy_of(judged).get("snr_db")
+def _score(judged: Judged) -> str:
+    score = judged.privacy.get("snr_db")
     if score is None or score.mean is None:
         return "claims"
     return f"snr_db {score.mean:.1f}, best null {score.null:.1f}"
@@ -158,11 +157,11 @@ def needs_no_more(subject: Subject) -> str:
 
     It is asked in the cell of the first control where that is of its kind, else in the plain one.
     """
-    scores = []
+    own, scores = cell_of(subject), []
     for needs in subject.spec.needs:
         kind = release_kind(needs)
-        other = kind if kind is not release_kind(subject.spec.needs[0]) else None
-        with workbench(cell_of(subject, kind=other)) as bench:
+        first = kind is release_kind(subject.spec.needs[0])
+        with workbench(own if first else cell_of(subject, kind=kind)) as bench:
             scores.append(f"{kind} alone: {_alone(subject, bench, needs)}")
     return "; ".join(scores)
 
@@ -206,11 +205,12 @@ def copes_with(subject: Subject, case: str) -> str:
 
 def forgets(subject: Subject) -> str:
     """Attacks leave nothing behind in their process."""
-    return forgetful(lambda _: _run(subject, serve), ENGINE)
+    cell = cell_of(subject)
+    return forgetful(lambda _: _run(cell, serve), ENGINE)
 
 
-def _run(subject: Subject, by: Serve) -> None:
-    with workbench(cell_of(subject), serve=by) as bench:
+def _run(cell: Mapping[str, Any], by: Serve) -> None:
+    with workbench(cell, serve=by) as bench:
         bench.answer(bench.plan)
 
 
@@ -220,6 +220,7 @@ class Followed(Exception):
 
 def works_on_any_device(subject: Subject) -> str:
     """It works on the device of its view. Learning is done as ever."""
+    cell = cell_of(subject)
 
     def elsewhere(job: Mapping[str, Any], progress: Progress) -> None:
         if job["action"] != "reconstruct":
@@ -236,7 +237,7 @@ def works_on_any_device(subject: Subject) -> str:
 
     def follow() -> None:
         with suppress(Followed):
-            _run(subject, elsewhere)
+            _run(cell, elsewhere)
 
     return disciplined(subject, follow)
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from harness.api import CellFailed, HarnessError, Recipe, Release, ReleaseKind, Samples, Stage
 from harness.asking.selector import parse_one, resolve
 from harness.rng import Axis, KeyedStream, derive
-from harness.running.release import standardised
+from harness.running.space import Space, standardised
+from harness.running.train import learning
 from harness.testing.datasets import known
 from harness.testing.subject import Subject, Violation, refusal
 from harness.testing.watch import (
@@ -106,16 +107,17 @@ def can_be_trained_on(subject: Subject) -> str:
     """A victim is trained under the defense, and asked as the defense would have it asked."""
     with workbench(cell_of(subject)) as bench:
         try:
-            found = bench.owner.utility()
+            found = learning(bench.run).utility
         except CellFailed as error:
             raise Violation(str(error)) from error
+    assert found
     return f"accuracy {found.accuracy:.2f} on {found.n} images after two epochs"
 
 
 def images(subject: Subject) -> tuple[Samples, Samples]:
     """Private and public images, standardised."""
     with workbench(cell_of(subject)) as bench:
-        splits = bench.owner.splits
+        splits = bench.run(Space(bench.run.cell))
         return standardised(splits.private, splits.scale), standardised(splits.public, splits.scale)
 
 

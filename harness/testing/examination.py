@@ -25,7 +25,7 @@ from harness.api.errors import (
 )
 from harness.api.plugins import silent
 from harness.api.view import Budget
-from harness.running.observer import Observer
+from harness.running.run import Observer
 from harness.sandbox.process import AttackProcess
 from harness.store import cache_root
 from harness.store.paths import ENVIRONMENT, scratch_folder
@@ -138,10 +138,13 @@ def _chosen(subject: Subject, only: Collection[str], skip: Collection[str]) -> l
 
 def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
     """One after another; when one was ended, the rest of what runs the plugin is left out."""
-    from harness.running.attacker import desks
+    from harness.running.view import workplaces
 
     ended = ""
-    with scratch_folder(desks(), "checks") as folder, closing(_Bench(subject, folder)) as bench:
+    with (
+        scratch_folder(workplaces(), "checks") as folder,
+        closing(_Bench(subject, folder)) as bench,
+    ):
         for check in checks:
             if ended:
                 yield Result(check.name, "skipped", f"not asked: '{ended}' had to be ended")
@@ -225,7 +228,7 @@ def ask(check: Check, subject: Subject) -> Result:
 
 
 def _answer(check: Check, subject: Subject) -> tuple[Verdict, str, str]:
-    from harness.running.context import plugin_boundary
+    from harness.running.stage import plugin_boundary
 
     try:
         with plugin_boundary(subject.name):

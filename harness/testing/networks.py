@@ -8,8 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from harness.api import HarnessError, Recipe, UsageError
 from harness.rng import KeyedStream
-from harness.running.train import state
-from harness.running.training import fresh
+from harness.running.training import fresh, state
 from harness.sandbox.rebuilding import cut_at
 from harness.testing.datasets import CASES, CLASSES
 from harness.testing.subject import Subject, Unanswered, Violation, refusal

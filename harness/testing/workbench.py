@@ -13,15 +13,13 @@ from torch import Tensor
 from harness.api import Budget, HarnessError, Progress, Release, ReleaseKind
 from harness.asking.plan import AttackPlan, plan
 from harness.asking.request import make_request
-from harness.running.attacker import Attacker, desks
-from harness.running.context import Context
-from harness.running.court import Court
-from harness.running.evaluation import equip
-from harness.running.keys import Keys
-from harness.running.observer import Observer
-from harness.running.owner import Owner
-from harness.sandbox.jobs import prepare, reconstruct, share
-from harness.sandbox.process import AttackProcess, Spent, Workers
+from harness.running.attack import AttackStage
+from harness.running.machine import equip
+from harness.running.release import ReleaseStage
+from harness.running.run import Run
+from harness.running.view import workplaces
+from harness.sandbox.jobs import pack, prepare, reconstruct, share
+from harness.sandbox.process import Spent
 from harness.store import Store, cache_root
 from harness.store.paths import scratch_folder
 from harness.testing.datasets import CASES, NAME, known
@@ -48,14 +46,17 @@ def serve(job: Mapping[str, Any], progress: Progress) -> None:
     ACTIONS[job["action"]](job, progress)
 
 
-class Hand(AttackProcess):
+class OwnProcess:
     """An attack's process that is this one: it holds the kit's images and nothing else."""
 
     def __init__(self, serve: Serve, times: list[float]) -> None:
         self._serve, self._times = serve, times
 
-    def close(self) -> None:
-        """Nothing was started."""
+    def __enter__(self) -> OwnProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
     def ask(
         self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
@@ -67,8 +68,8 @@ class Hand(AttackProcess):
         return Spent(self._times[-1], 0.0)
 
 
-class Hands(Workers):
-    """Attacks at work in this process."""
+class OwnProcesses:
+    """Attacks at work in this process, and how long each took."""
 
     def __init__(self, serve: Serve) -> None:
         self.expected = 0
@@ -78,40 +79,40 @@ class Hands(Workers):
     def warm(self) -> None:
         """Nothing has to be started."""
 
-    def take(self) -> Hand:
-        """The hand that is always free."""
-        return Hand(self._serve, self.times)
+    def take(self) -> OwnProcess:
+        """The one that is always free."""
+        return OwnProcess(self._serve, self.times)
+
+    def close(self) -> None:
+        """Nothing was started."""
 
 
 class Workbench:
     """One cell, ready to be made step by step."""
 
-    def __init__(self, context: Context, serve: Serve) -> None:
-        self.context = context
-        self.hands = Hands(serve)
-        self.owner = Owner(context)
-        self.attacker = Attacker(context, self.owner, self.hands)
-        self.court = Court(context, self.owner, self.attacker)
+    def __init__(self, run: Run, processes: OwnProcesses) -> None:
+        self.run = run
+        self.processes = processes
 
     @property
     def plan(self) -> AttackPlan:
         """The attack with its channels; Unanswered where the cell cannot be."""
-        main = self.context.cell.main
+        main = self.run.cell.main
         if main is None:
-            raise Unanswered(self.context.cell.reason or "the cell has no attack")
+            raise Unanswered(self.run.cell.reason or "the cell has no attack")
         return main
 
     def release(self, kind: ReleaseKind) -> Release:
         """What leaves under the cell's defenses."""
-        return self.owner.release_of(self.context.cell.defenses, kind)
+        return self.run(ReleaseStage(self.run.cell, self.run.cell.defenses, kind))
 
     def answer(self, chosen: AttackPlan) -> dict[str, Tensor]:
         """What an attack brings back. Unanswered where there is nothing for it to look at."""
         try:
-            _ = self.owner.release
+            self.run(ReleaseStage.of(self.run.cell))
         except HarnessError as error:
             raise Unanswered(f"there is no such release: {error}") from error
-        return dict(self.attacker.attacked(chosen).tensors)
+        return pack(self.run(AttackStage(self.run.cell, chosen)).reconstruction)
 
 
 @contextmanager
@@ -119,11 +120,13 @@ def workbench(
     options: Mapping[str, Any], *, secret: bytes | None = None, serve: Serve = serve
 ) -> Iterator[Workbench]:
     """A cell of these options in a store of its own, under this owner's key."""
-    with scratch_folder(desks(), "check") as root:
+    with scratch_folder(workplaces(), "check") as root:
         _lend_assets(root)
         cell = equip(plan(make_request(**options), known()), root)
-        keys = Keys(cell, "of the kit")
-        yield Workbench(Context(cell, keys, Store(root), known(), Observer(), secret), serve)
+        processes = OwnProcesses(serve)
+        yield Workbench(
+            Run(cell, Store(root), known(), secret=secret, processes=processes), processes
+        )
 
 
 def _lend_assets(root: Path) -> None:

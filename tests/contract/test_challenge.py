@@ -25,7 +25,7 @@ from harness.challenge.opening import Truth, checks, open_truth, write_truth
 from harness.challenge.pack import Description, describe, read_pack
 from harness.challenge.public import public_splits
 from harness.challenge.scoring import l2, placed, read_submission, score
-from harness.running.observer import Observer
+from harness.running.run import Observer
 
 N, ROUNDS = 20, 3
 ASKED = {"dataset": "fashion-mini", "private_size": N, "public_size": 300, "rounds": ROUNDS}

@@ -6,7 +6,8 @@ import torch
 import harness
 from harness.api import Channel
 from harness.rng import KeyedStream, board_key
-from harness.running.codec import unpack_release, unpack_splits
+from harness.running.load import read_splits
+from harness.running.release import read_release
 from harness.running.view import view
 from harness.sandbox.folder import Frame, Named, open_view
 from harness.store import Store
@@ -40,8 +41,8 @@ def _handed_over(defense, cache):
     assert record.status == "ok", record.error
     assert set(record.channels_used) == ENTITLED
     store, stored = Store(cache), record.artifacts
-    splits = unpack_splits(store.read("load", stored["load"].key))
-    release = unpack_release(store.read("release", stored["release"].key))
+    splits = read_splits(store.read("load", stored["load"].key))
+    release = read_release(store.read("release", stored["release"].key))
     folder = cache / f"view-{defense}"
     folder.mkdir()
     channels = frozenset(map(Channel, record.channels_used))

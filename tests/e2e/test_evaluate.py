@@ -28,7 +28,7 @@ from commandline import (
 
 from harness import evaluate
 from harness.api import Progress
-from harness.running.observer import Observer
+from harness.running.run import Observer
 from harness.store.record import parse_record
 
 LINEAR = (*TINY, "--attack", "linear[steps=5]")

@@ -14,9 +14,9 @@ from commandline import environment
 from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
-from harness.running.evaluation import equip, fingerprint
-from harness.running.keys import Keys
-from harness.scoring.flag import Flag
+from harness.running.machine import equip
+from harness.running.record import record_key
+from harness.scoring.flags import Flag
 from harness.scoring.summary import MetricScore
 from harness.store.record import RunRecord, Used
 from harness.store.records import Records
@@ -57,7 +57,7 @@ def kept(tmp_path: Path) -> RunRecord:
         flags=(Flag(name="unranked", message="made by hand"),),
         verdict="A verdict made by hand.",
     ).sealed()
-    Records(tmp_path).save(record, Keys(cell, fingerprint(None)).record)
+    Records(tmp_path).save(record, record_key(cell))
     return record
 
 

@@ -25,7 +25,7 @@ from harness_plugins.metrics.perceptual.distance import (
     verify,
 )
 
-TRUNK = Path(find_spec("harness_plugins.metrics.trunks").origin).parent / "alexnet"
+TRUNK = Path(find_spec("harness_plugins.trunks").origin).parent / "alexnet"
 LAYERS = (("0", 4, 2), ("3", 1, 2), ("6", 1, 1), ("8", 1, 1), ("10", 1, 1))  # name, stride, pad
 POOLED = {"3", "6"}  # layers that a 3×3 max pooling of stride 2 comes before
 

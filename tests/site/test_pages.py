@@ -236,7 +236,7 @@ def test_the_rule_of_ranks_is_one_sentence_everywhere():
     page = Page(render(sample_board()))
     assert RULE in page.text
     assert RULE in " ".join(readme(sample_board()).split())
-    for name in ("README.md", "CONTRIBUTING.md"):
+    for name in ("docs/boards.md", "CONTRIBUTING.md"):
         assert RULE in " ".join((ROOT / name).read_text(encoding="utf-8").split())
 
 

@@ -6,7 +6,7 @@ import pytest
 from board_records import board, ended, record
 
 from harness.results.material import unproven
-from harness.scoring.flag import Flag
+from harness.scoring.flags import Flag
 from harness.store.record import RunRecord
 from harness.submissions.checks import of_absence, of_counting, of_knowledge, ruled_out
 

@@ -8,9 +8,9 @@ from small_fashion import BOARD, CPU, splits
 from torch.nn.functional import one_hot
 
 from harness.api import AssetFolder, CellFailed, Reconstruction, Scene
-from harness.running.judge import judge
 from harness.sandbox.jobs import pack, unpack
 from harness.scoring.findings import BatchFacts, batch_findings
+from harness.scoring.judgement import judge
 from harness_plugins.metrics import pixelwise
 from harness_plugins.metrics.pixelwise.scores import Mse
 

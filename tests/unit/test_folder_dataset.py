@@ -238,8 +238,8 @@ def test_two_folders_in_one_cell_each_keep_their_own_fingerprint(tmp_path):
     from harness.asking.plan import plan
     from harness.asking.registry import registry
     from harness.asking.request import make_request
-    from harness.running.evaluation import equip
-    from harness.running.keys import Keys
+    from harness.running.load import LoadStage
+    from harness.running.machine import equip
 
     def draw(folder, shade):
         for name in ("a", "b"):
@@ -251,7 +251,7 @@ def test_two_folders_in_one_cell_each_keep_their_own_fingerprint(tmp_path):
     def key():
         own, other = (f"folder[path={tmp_path / name}]" for name in ("own", "other"))
         cell = plan(make_request(dataset=own, public=other), registry())
-        return Keys(equip(cell, tmp_path), "owner").load
+        return LoadStage(equip(cell, tmp_path)).key
 
     draw("own", 10)
     draw("other", 90)

@@ -5,12 +5,13 @@ import torch
 from small_fashion import BOARD, CPU, OWNER, same, splits, tiny
 
 from harness.api import ReleaseKind, UsageError
-from harness.running.heldout import TARGETS, held_out
-from harness.running.release import ReleaseProtocol, release, standardised
+from harness.running.release import ReleaseProtocol, input_shape, release
+from harness.running.space import standardised
 from harness.running.stack import Stack
-from harness.running.train import input_shape, under
+from harness.running.truth import HELD_OUT, held_out
 from harness.running.view import candidates
 from harness.sandbox.rebuilding import restore_encoder
+from harness.store.artifacts import below
 
 DATA = splits()
 TEN = held_out(DATA, 10)
@@ -38,7 +39,7 @@ def test_the_judge_takes_the_first_test_images_for_the_private_ones():
 
 
 @pytest.mark.parametrize(
-    ("test", "asked", "found"), [(40, None, 40), (150, None, TARGETS), (9, 9, 9)]
+    ("test", "asked", "found"), [(40, None, 40), (150, None, HELD_OUT), (9, 9, 9)]
 )
 def test_a_hundred_unless_a_number_is_named_or_there_are_fewer(test, asked, found):
     assert len(held_out(splits(test=test), asked).private) == found
@@ -62,7 +63,7 @@ def test_more_than_there_are_is_a_usage_error(test, asked, message):
 
 def test_features_are_h_of_the_held_out_images_in_their_order():
     out = made(TEN.private)
-    h = restore_encoder(tiny(), input_shape(out), 10, under("feature_encoder.", out.tensors))
+    h = restore_encoder(tiny(), input_shape(out), 10, below("feature_encoder.", out.tensors))
     asked = standardised(DATA.test[:10], DATA.scale).images
     torch.testing.assert_close(out.tensors["features"], h(asked).detach())
 
@@ -71,7 +72,7 @@ def test_the_victim_is_trained_on_the_private_images_all_the_same():
     private, other = made(), made(TEN.private)
     assert same(private.secrets, other.secrets)
     assert private.facts["train_accuracy"] == other.facts["train_accuracy"]
-    weights = [under("feature_encoder.", out.tensors) for out in (private, other)]
+    weights = [below("feature_encoder.", out.tensors) for out in (private, other)]
     assert same(*weights)
     assert [len(out.tensors["features"]) for out in (private, other)] == [24, 10]
 

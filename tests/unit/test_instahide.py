@@ -15,8 +15,8 @@ from views import clothes, coloured, stream
 from harness.api import CellFailed, Samples
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
-from harness_plugins.defenses.instahide.masks import _flip_on_device, draw_masks, flip_signs
 from harness_plugins.defenses.instahide.patches import draw_different
+from harness_plugins.sign_masks import _flip_on_device, draw_masks, flip_signs
 
 
 def defense(**config):

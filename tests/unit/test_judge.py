@@ -20,7 +20,7 @@ from harness.api import (
     Splits,
 )
 from harness.rng import KeyedStream, board_key
-from harness.running.judge import fold, judge, score_images, score_nulls
+from harness.scoring.judgement import fold, judge, score_images, score_nulls
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics import pixelwise, reidentification, ssim
 from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb

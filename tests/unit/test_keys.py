@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.api import Channel, Preparation, ReleaseKind
-from harness.asking.plan import AttackPlan, plan
+import harness
+from harness.api import Channel, Config, MetricSpec, Preparation
+from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
-from harness.running.keys import Keys
+from harness.running.attack import AttackStage
+from harness.running.judge import JudgeStage, NullsStage, ScoreStage
+from harness.running.leakage import WorstStage
+from harness.running.prepare import PreparationStage, PrepareStage
+from harness.running.record import record_key
+from harness.running.run import stages_of
+from harness.running.train import TrainStage
+from harness.store import provenance
 
 pytestmark = pytest.mark.core
 
@@ -19,14 +29,25 @@ SPACE = Preparation("space", "harness.rng:derive", frozenset({Channel.PUBLIC}), 
 LAW = replace(SPACE, channels=frozenset({Channel.PUBLIC, Channel.ENCODER}))
 
 
-def keys(**options: Any) -> Keys:
+def cell_of(**options: Any) -> Cell:
     request = make_request(**{"defense": "mixup", "attack": "lmmse", "threads": 1, **options})
-    return Keys(replace(plan(request, registry()), threads=request.threads), "owner")
+    return replace(plan(request, registry()), threads=request.threads, owner="owner")
 
 
 def key(made: Preparation, *, told: dict[str, Any] | None = None, **options: Any) -> str:
-    found = keys(**options)
-    return found.preparation_of(made, found.cell.attack, told)
+    cell = cell_of(**options)
+    encoder = Told(told) if told else None
+    return PreparationStage(cell, made, cell.attack, encoder).key  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Told:
+    """The law of a defense as it turned out, without the tensors that its real class comes with."""
+
+    values: dict[str, Any]
+
+    def model_dump(self, mode: str) -> dict[str, Any]:
+        return self.values
 
 
 def test_what_knows_public_images_alone_serves_every_defense_and_attack() -> None:
@@ -65,13 +86,9 @@ def test_constants_count_as_options_do() -> None:
     assert key(replace(constant, constants={"mean": "public"})) != key(SPACE)
 
 
-NAMES = ("load", "release", "train", "attack", "judge")
-
-
 def named(**options: Any) -> dict[str, str]:
-    found = keys(**{"attack": "linear", "release": "features", **options})
-    assert found.cell.main is not None
-    return found.of(found.cell.main)
+    cell = cell_of(**{"attack": "linear", "release": "features", **options})
+    return {name: stage.key for name, stage in stages_of(cell).items()}
 
 
 @pytest.mark.parametrize(
@@ -90,30 +107,131 @@ def test_features_leave_of_the_targets_alone_where_those_are_held_out(
     first: dict[str, Any], second: dict[str, Any], differ: set[str]
 ) -> None:
     one, other = named(**first), named(**second)
-    assert {name for name in NAMES if one[name] != other[name]} == differ
+    assert {name for name in one if one[name] != other[name]} == differ
 
 
 def test_the_unprotected_reference_is_the_same_for_all_targets() -> None:
-    held_out, private = keys(targets_from="heldout"), keys()
-    encodings = ((), ReleaseKind.ENCODINGS)
-    assert held_out.train_of(*encodings) == private.train_of(*encodings)
+    held_out, private = (
+        TrainStage.unprotected(cell_of(targets_from=which)) for which in ("heldout", "private")
+    )
+    assert [stage.key for stage in held_out] == [stage.key for stage in private]
 
 
 def test_a_worst_case_depends_on_every_member_by_name() -> None:
-    found = keys(attack="suite")
-    members = dict(found.cell.members)
+    cell = cell_of(attack="suite")
+    members = dict(cell.members)
     assert len(members) > 5
     fewer = {name: each for name, each in members.items() if name != "lmmse"}
     renamed = {name.upper(): each for name, each in members.items()}
-    names = [found.worst_of(each) for each in (members, fewer, renamed)]
-    assert len(set(names)) == 3
+    assert len({WorstStage(cell, each).key for each in (members, fewer, renamed)}) == 3
 
 
 def test_twice_the_effort_is_another_attack() -> None:
-    found = keys(attack="linear")
-    assert isinstance(found.cell.main, AttackPlan)
-    doubled = found.cell.main.doubled
+    cell = cell_of(attack="linear")
+    assert cell.main is not None
+    doubled = cell.main.doubled
     assert doubled is not None
     assert doubled.attack.config.model_dump()["steps"] == 400
-    assert found.attack_of(doubled) != found.attack_of(found.cell.main)
-    assert keys(attack="lmmse").cell.main.doubled is None  # type: ignore[union-attr]
+    assert AttackStage(cell, doubled).key != AttackStage(cell, cell.main).key
+    assert cell_of(attack="lmmse").main.doubled is None  # type: ignore[union-attr]
+
+
+STRANGERS = MetricSpec(
+    name="strange",
+    version="1",
+    summary="a stranger's",
+    reference="none",
+    factory="harness.rng:derive",
+    config=Config,
+    leaks_more="higher",
+    range=(0, 1),
+)
+
+
+def test_a_metric_that_was_not_asked_for_judges_nothing_anew() -> None:
+    cell = cell_of(metrics="snr_db")
+    assert cell.main is not None
+    beside = replace(cell, left_out=(*cell.left_out, (STRANGERS, "not asked for")))
+    assert JudgeStage(beside, cell.main).key == JudgeStage(cell, cell.main).key
+    assert record_key(beside) == record_key(cell)
+
+
+def test_a_metric_more_scores_by_itself_alone() -> None:
+    cell = cell_of(metrics="snr_db")
+    more = replace(cell, metrics=(*cell.metrics, STRANGERS))
+    one, other = (ScoreStage(each, ("attack",), "snr_db", dict).key for each in (cell, more))
+    assert one == other
+    assert NullsStage(cell).key == NullsStage(more).key
+
+
+# ---------------------------------------------------------------- what a stage's key follows
+
+ROOT = Path(harness.__file__).parent
+
+
+@pytest.fixture
+def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Makes a module's source another, as far as hashes see."""
+
+    def edit(module: str) -> None:
+        provenance.source_sha256.cache_clear()
+        real = provenance.module_sha256.__wrapped__
+        assert real(module) != "none"
+        monkeypatch.setattr(
+            provenance,
+            "module_sha256",
+            lambda name: "another" if name == module else real(name),
+        )
+
+    yield edit
+    monkeypatch.undo()
+    provenance.source_sha256.cache_clear()
+
+
+def all_keys() -> dict[str, str]:
+    cell = cell_of(attack="linear")
+    assert cell.main is not None
+    encoder = None
+    return {
+        **{name: stage.key for name, stage in stages_of(cell).items()},
+        "prepare": PrepareStage(cell, cell.main, encoder).key,
+        "nulls": NullsStage(cell).key,
+        "record": record_key(cell),
+    }
+
+
+AFTER_LOAD = {"release", "train", "prepare", "attack", "judge", "nulls", "record"}
+
+
+@pytest.mark.parametrize(
+    ("module", "moved"),
+    [
+        ("running.load", {"load", *AFTER_LOAD}),
+        ("rng", {"load", *AFTER_LOAD}),
+        ("running.space", AFTER_LOAD),
+        ("running.encoding", AFTER_LOAD - {"prepare", "nulls"}),
+        ("running.train", {"train", "record"}),
+        ("running.prepare", {"prepare", "attack", "judge", "record"}),
+        ("running.attack", {"attack", "judge", "record"}),
+        ("running.judge", {"judge", "nulls", "record"}),
+        ("scoring.judgement", {"judge", "nulls", "record"}),
+        ("scoring.matching", {"judge", "nulls", "record"}),
+        ("scoring.flags", {"judge", "nulls", "record"}),
+        ("running.leakage", {"record"}),
+        ("running.record", {"record"}),
+        ("drawing.gallery", set()),
+        ("drawing.plane", set()),
+        ("results.rows", set()),
+        ("cli.report", set()),
+        ("running.run", set()),
+        ("running.rejudge", set()),
+        ("scheduling.steps", set()),
+    ],
+)
+def test_a_stage_is_made_anew_where_what_it_uses_changed(
+    edited: Callable[[str], None], module: str, moved: set[str]
+) -> None:
+    before = all_keys()
+    edited(f"harness.{module}")
+    after = all_keys()
+    assert {name for name in before if before[name] != after[name]} == moved

@@ -2,8 +2,8 @@
 
 import torch
 
-from harness_plugins.clusters import medoids
-from harness_plugins.clusters.medoids import clustered, neighbour_sets
+from harness_plugins.attacks.luo import medoids
+from harness_plugins.attacks.luo.medoids import clustered, neighbour_sets
 
 
 def planted(images=8, each=20, noise=0.6, values=40):

@@ -5,11 +5,11 @@ import pytest
 import torch
 from views import quiet, stream
 
+from harness_plugins.attacks.exact.inversion import Factorised, LeastSquares, invert
 from harness_plugins.defenses.singmix.encode import draw_weights
 from harness_plugins.defenses.singmix.inversion import log_amplification
 from harness_plugins.mixing import draw_sources
 from harness_plugins.mixing import draw_weights as draw_many
-from harness_plugins.mixtures.inversion import Factorised, LeastSquares, invert
 from harness_plugins.mixtures.mixture import Mixture
 
 D = 6

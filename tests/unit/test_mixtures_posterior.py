@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from views import quiet, stream
 
+from harness_plugins.attacks.exact.inversion import invert
 from harness_plugins.mixing import draw_sources, draw_weights
-from harness_plugins.mixtures.inversion import invert
 from harness_plugins.mixtures.law import NoiseLaw
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.mixtures.posterior import Mixed

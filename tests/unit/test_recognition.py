@@ -9,7 +9,7 @@ from small_fashion import CPU, splits
 
 from harness.api import AssetFolder, Scene
 from harness.rng import KeyedStream, board_key
-from harness.running.judge import Folded, fold, score_images
+from harness.scoring.judgement import Folded, fold, score_images
 from harness_plugins.metrics import recognition
 from harness_plugins.metrics.recognition import reader
 from harness_plugins.metrics.recognition.reader import Recognition, learn

@@ -16,10 +16,12 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.running.release import ReleaseProtocol, release, standardised
+from harness.running.release import ReleaseProtocol, input_shape, release
+from harness.running.space import standardised
 from harness.running.stack import Stack
-from harness.running.train import input_shape, train, under
+from harness.running.train import train
 from harness.sandbox.rebuilding import cut_at, restore, restore_encoder
+from harness.store.artifacts import below
 
 DATA = splits()
 PRIVATE = standardised(DATA.private, DATA.scale)
@@ -169,7 +171,7 @@ def test_rounds_must_resolve_alike():
 
 def test_features_are_h_of_the_private_images_and_the_head_stays():
     out = made(FEATURES, PLAIN)
-    encoder = under("feature_encoder.", out.tensors)
+    encoder = below("feature_encoder.", out.tensors)
     assert all(name.startswith("body.") for name in encoder)
     assert set(out.tensors) == {"features", *(f"feature_encoder.{name}" for name in encoder)}
     h = restore_encoder(tiny(), input_shape(out), 10, encoder)
@@ -194,7 +196,7 @@ def test_features_of_a_mixture_come_from_a_model_trained_on_the_mixture():
 
 def by_hand(out, images, labels, penalty=0.0):
     """Autograd's own gradient of one batch, at the released model, in training mode."""
-    model = restore(tiny(), input_shape(out), 10, under("model.", out.tensors)).train()
+    model = restore(tiny(), input_shape(out), 10, below("model.", out.tensors)).train()
     log_p = model(images).log_softmax(dim=1)
     loss = -(labels * log_p).sum(dim=1).mean() + penalty * model.body(images).pow(2).mean()
     names = [name for name, _ in model.named_parameters()]
@@ -233,8 +235,8 @@ def test_penalties_are_part_of_the_gradient_that_leaves():
 def test_gradients_are_protected_before_they_leave():
     protected = made(GRADIENTS, Stack(gradient=(("doubled", Doubled(Config())),)), victim_epochs=0)
     bare = made(GRADIENTS, PLAIN, victim_epochs=0)
-    assert same(under("model.", protected.tensors), under("model.", bare.tensors))
-    for name, gradient in under("gradients.", bare.tensors).items():
+    assert same(below("model.", protected.tensors), below("model.", bare.tensors))
+    for name, gradient in below("gradients.", bare.tensors).items():
         assert torch.equal(protected.tensors[f"gradients.{name}"], 2 * gradient)
 
 
@@ -253,7 +255,7 @@ def test_the_noise_of_each_gradient_is_its_own_and_the_owners():
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_batchnorm_statistics_are_those_of_the_layers_input(mode):
     out = made(GRADIENTS, PLAIN, batches=2, batch_size=4, bn_mode=mode)
-    model = restore(tiny(), input_shape(out), 10, under("model.", out.tensors))
+    model = restore(tiny(), input_shape(out), 10, below("model.", out.tensors))
     for i in range(2):
         entering = model.body.conv(PRIVATE.images[4 * i : 4 * i + 4]).detach()
         rows = entering.permute(1, 0, 2, 3).flatten(1)
@@ -265,8 +267,8 @@ def test_batchnorm_statistics_are_those_of_the_layers_input(mode):
 def test_batchnorm_in_evaluation_mode_gives_another_gradient_at_the_same_model():
     train_mode = made(GRADIENTS, PLAIN, batch_size=4, batches=1)
     eval_mode = made(GRADIENTS, PLAIN, batch_size=4, batches=1, bn_mode="eval")
-    assert same(under("model.", train_mode.tensors), under("model.", eval_mode.tensors))
-    assert not same(under("gradients.", train_mode.tensors), under("gradients.", eval_mode.tensors))
+    assert same(below("model.", train_mode.tensors), below("model.", eval_mode.tensors))
+    assert not same(below("gradients.", train_mode.tensors), below("gradients.", eval_mode.tensors))
 
 
 def test_more_batches_than_images_is_a_usage_error():

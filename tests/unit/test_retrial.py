@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness.api import UsageError
-from harness.running.evaluation import evaluate
-from harness.running.observer import Observer
-from harness.running.retrial import Rejudged, rejudge
+from harness.evaluation import evaluate
+from harness.running.rejudge import Rejudged, rejudge
+from harness.running.run import Observer
 from harness.store import Store
 from harness.store.record import RunRecord, Used
 from harness.store.records import Records
@@ -55,7 +55,8 @@ def again(record: RunRecord, root: Path, *, kept: bool) -> Rejudged:
         stage: Store(root).tensors_path(stage, record.artifacts[stage].key)
         for stage in ("attack", "release")
     }
-    return rejudge(record, paths["attack"], paths["release"] if kept else None, root, Observer())
+    release = paths["release"] if kept else None
+    return rejudge(record, paths["attack"], release, Store(root), Observer())
 
 
 @pytest.mark.parametrize("kept", [True, False])

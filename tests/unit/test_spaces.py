@@ -12,7 +12,6 @@ from harness.assets import folder
 from harness.store import cache_root
 from harness_plugins.datasets.cifar10 import CIFAR10
 from harness_plugins.datasets.cifar10.dataset import read_batch
-from harness_plugins.metrics.trunks import VGG16_TRUNK
 from harness_plugins.spaces.imagenet import (
     EFFICIENTNET_LITE0,
     RESNET18,
@@ -33,6 +32,7 @@ from harness_plugins.spaces.imagenet.networks import (
 )
 from harness_plugins.spaces.pixels import Pixels
 from harness_plugins.torchvision_cpu import load_torchvision
+from harness_plugins.trunks import VGG16_TRUNK
 
 NOWHERE = AssetFolder({})
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}

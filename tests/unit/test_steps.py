@@ -17,18 +17,18 @@ from harness.api.errors import (
 from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
-from harness.running.evaluation import fingerprint
-from harness.running.keys import Keys
+from harness.running.machine import settle
 from harness.scheduling.outcome import Outcome, outcome_of
-from harness.scheduling.steps import Task, steps_of
+from harness.scheduling.steps import Task, tasks_of
+from harness.store.paths import cache_root
 
 pytestmark = pytest.mark.core
 
 
 def steps(**options: object) -> dict[str, Task]:
     """The tasks of a cell by step."""
-    cell = plan(make_request(**options), registry())
-    return {task.step: task for task in steps_of(cell, Keys(cell, fingerprint(None)), options)}
+    cell = settle(plan(make_request(**options), registry()), cache_root())
+    return {task.step: task for task in tasks_of(cell, options)}
 
 
 def ids(tasks: dict[str, Task]) -> set[str]:

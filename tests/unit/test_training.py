@@ -14,17 +14,18 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.running.release import standardised
+from harness.running.space import standardised
 from harness.running.stack import Stack
-from harness.running.train import EpochClock, state
 from harness.running.training import (
     Batches,
+    EpochClock,
     fit,
     fresh,
     gradient_streams,
     objective,
     rate,
     spans,
+    state,
 )
 from harness.sandbox.rebuilding import cut_at, restore, restore_encoder
 

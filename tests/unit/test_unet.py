@@ -22,12 +22,12 @@ from harness_plugins.attacks.unet import UNetConfig, conditioned, harness_attack
 from harness_plugins.attacks.unet.attack import UNetAttack
 from harness_plugins.attacks.unet.evidence import weigh
 from harness_plugins.attacks.unet.knowledge import Knowledge
-from harness_plugins.attacks.unet.network import UNet
 from harness_plugins.attacks.unet.rows import released_rows
-from harness_plugins.attacks.unet.training import best_share
 from harness_plugins.defenses.none.encode import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
+from harness_plugins.networks.training import best_share
+from harness_plugins.networks.unet import UNet
 
 TINY = {"base": 4, "images": 300, "batch": 32}
 PUBLIC = clothes(300, 1000)

@@ -6,17 +6,18 @@ from sign_views import PUBLIC, masked, prepared
 from views import attack, clothes, coloured, released, snr, stream
 
 from harness.api import Channel, Scale
-from harness_plugins.attacks.unfold import UnfoldConfig, harness_attacks
-from harness_plugins.attacks.unfold.attack import Unfold
-from harness_plugins.attacks.unfold.magnitudes import Wishes, magnitudes_of
-from harness_plugins.attacks.unfold.signed import Folded, solved
+from harness_plugins.attacks.unfold import harness_attacks
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
 from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.mixtures.prior import GaussianPrior
-from harness_plugins.signs.unfolding import Unfolder, learn
+from harness_plugins.signs.unfolder import Unfolder, learn
+from harness_plugins.unfolding import UnfoldConfig
+from harness_plugins.unfolding.attack import Unfold
+from harness_plugins.unfolding.magnitudes import Wishes, magnitudes_of
+from harness_plugins.unfolding.signed import Folded, solved
 
 (SPEC,) = harness_attacks()
 SMALL = {"base": 8, "images": 900, "epochs": 2, "steps": 20}

@@ -5,12 +5,10 @@ import torch
 from small_fashion import BOARD, CPU, built_in, same, splits, tiny
 
 from harness.api import Config, Encoded, EncodingDefense
-from harness.running.inference import outputs
-from harness.running.release import standardised
+from harness.running.space import standardised
 from harness.running.stack import Stack
-from harness.running.train import state
-from harness.running.training import fresh
-from harness.running.utility import utility, with_statistics_of
+from harness.running.train import utility, with_statistics_of
+from harness.running.training import fresh, outputs, state
 from harness.scoring.utility import ENCODED, PLAIN, RECOMPUTED, Right, Utility, summed_up
 
 DATA = splits(private=16, public=48, test=60)

@@ -5,10 +5,11 @@ import torch
 from small_fashion import BOARD, CPU, OWNER, built_in, splits
 
 from harness.api import ReleaseKind, UsageError
-from harness.running.inference import correct, outputs
-from harness.running.release import ReleaseProtocol, release, standardised
+from harness.running.release import ReleaseProtocol, release
+from harness.running.space import standardised
 from harness.running.stack import Stack
 from harness.running.train import train
+from harness.running.training import correct, outputs
 from harness.sandbox.rebuilding import cut_at
 from harness_plugins.victims.normalisation import normalisation
 

@@ -6,7 +6,7 @@ import torch
 from views import stream
 
 from harness.api import Channel
-from harness.scoring.consistency import Answer, check_consistency, still_rising
+from harness.scoring.flags import Answer, check_consistency, still_rising
 from harness.scoring.identification import Identification
 from harness.scoring.summary import summarise
 from harness.scoring.worst import (

@@ -12,7 +12,7 @@ from harness.api import Budget, Channel, Encoder, Samples, View
 from harness.api.knowledge import PRIOR_CHANNELS
 from harness.rng import KeyedStream, board_key
 from harness_plugins.datasets import fashion_mini
-from harness_plugins.datasets.fashion.dataset import SCALE
+from harness_plugins.datasets.classes_and_scales import FASHION_SCALE as SCALE
 from harness_plugins.mixtures import PRIOR
 from harness_plugins.mixtures.prior import learn_prior
 

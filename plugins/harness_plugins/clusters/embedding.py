@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from harness_plugins.clusters import PAIRS
+from harness_plugins.networks.convolutions import convolutions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,25 +21,6 @@ if TYPE_CHECKING:
 _WIDTHS = ((32, 1), (64, 2), (128, 2), (128, 2))
 _EMBEDDING = 256
 _BLOCK = 512
-
-
-def convolutions(
-    shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]
-) -> tuple[nn.Sequential, int]:
-    """From samples of `shape` (c, h, w) to flat maps, and how many values those have.
-
-    `widths` are the channels and the stride of each convolution of three by three.
-    """
-    layers: list[nn.Module] = []
-    channels, height, width = shape
-    for outputs, stride in widths:
-        layers += [
-            nn.Conv2d(channels, outputs, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(inplace=True),
-        ]
-        channels, height, width = outputs, -(-height // stride), -(-width // stride)
-    return nn.Sequential(*layers, nn.Flatten()), channels * height * width
 
 
 class PairNetwork(nn.Module):

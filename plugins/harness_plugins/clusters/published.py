@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from harness.api import NotApplicable
@@ -126,3 +127,12 @@ def _explains(mixed: Tensor, mixtures: Tensor) -> bool:
     own, other = (each.flatten(1) - each.flatten(1).mean(0) for each in (mixtures, mixed))
     fit = (own * other).sum() / other.square().sum().clamp(min=1e-12)
     return abs(float(fit) - 1) < _NEAR
+
+
+def unmasked(view: View, published: Published) -> Published:
+    """The same without its masks, which the view tells."""
+    packed = view.masks.flatten(0, 1).cpu().numpy()
+    rows = published.rows
+    flipped = torch.from_numpy(np.unpackbits(packed, axis=1, count=rows[0].numel())).bool()
+    signs = flipped.to(rows.device).view(rows.shape)
+    return replace(published, rows=torch.where(signs, -rows, rows), hidden=False)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import cross_entropy
 
-from harness_plugins.attacks.unet.training import schedule, snapshot
 from harness_plugins.clusters.embedding import PairNetwork
-from harness_plugins.holdout import held_out
+from harness_plugins.networks.holdout import held_out
+from harness_plugins.networks.training import schedule, snapshot
 from harness_plugins.signs.exercise import Exercise, encode, hides_signs
 
 if TYPE_CHECKING:

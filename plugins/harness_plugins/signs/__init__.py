@@ -42,7 +42,7 @@ DEMASKING_BY_OPTION = Preparation(
 
 UNFOLDING = Preparation(
     "unfolding",
-    "harness_plugins.signs.unfolding:learn",
+    "harness_plugins.signs.unfolder:learn",
     frozenset({Channel.PUBLIC}),
     options=_FIELDS,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from harness_plugins.attacks.unet import training
+from harness_plugins.networks import training
 from harness_plugins.signs import DEMASKING
 from harness_plugins.signs.adversary import Adversary
 from harness_plugins.signs.exercise import encode, hides_signs

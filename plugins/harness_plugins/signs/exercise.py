@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness_plugins.defenses.instahide.masks import flip_signs
 from harness_plugins.mixing import mix
 from harness_plugins.resizing import fit_images
+from harness_plugins.sign_masks import flip_signs
 
 if TYPE_CHECKING:
     from torch import Tensor

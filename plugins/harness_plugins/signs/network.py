@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, pixel_shuffle, pixel_unshuffle
 
-from harness_plugins.attacks.unet import training
-from harness_plugins.attacks.unet.network import Denoiser
+from harness_plugins.networks import training
+from harness_plugins.networks.unet import Denoiser
 
 _TILE = 2
 _BATCH = 256

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import softplus
 
-from harness_plugins.attacks.unet import training
-from harness_plugins.holdout import held_out
+from harness_plugins.networks import training
+from harness_plugins.networks.holdout import held_out
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from harness.api import AttackSpec, Control, hookimpl
-from harness_plugins.attacks.unfold import UnfoldConfig
 from harness_plugins.clusters import PAIRS, PUBLISHED, PairConfig
 from harness_plugins.mixtures import PRIOR
 from harness_plugins.signs import DEMASKING, UNFOLDING
+from harness_plugins.unfolding import UnfoldConfig
 
 
 class CarliniConfig(PairConfig, UnfoldConfig):

@@ -10,13 +10,13 @@ from torch.nn.functional import normalize
 
 from harness.api import Attack, Budget, Progress, Reconstruction, View
 from harness_plugins.attacks.carlini import CarliniConfig
-from harness_plugins.attacks.unfold.attack import Unfold
+from harness_plugins.attacks.carlini.images import mixtures_solved, read_off
+from harness_plugins.attacks.carlini.prototypes import ASSIGN, settled, starts
 from harness_plugins.clusters.embedding import Embedder
-from harness_plugins.clusters.images import mixtures_solved, read_off
 from harness_plugins.clusters.membership import Membership, classes_of
-from harness_plugins.clusters.prototypes import ASSIGN, settled, starts
 from harness_plugins.clusters.published import Published
 from harness_plugins.clusters.whitening import learn_whitening, whitened
+from harness_plugins.unfolding.attack import Unfold
 
 if TYPE_CHECKING:
     from torch import Tensor

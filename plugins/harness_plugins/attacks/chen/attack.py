@@ -16,9 +16,8 @@ from harness_plugins.attacks.chen.memberships import factored, settled
 from harness_plugins.attacks.chen.pixel_signs import pixel_signs, share_right
 from harness_plugins.attacks.chen.public_coordinates import Publics, public_coordinates
 from harness_plugins.attacks.chen.rereading import Solution, begun, retried, solved_again
-from harness_plugins.clusters.images import unmasked
 from harness_plugins.clusters.membership import Membership, classes_of
-from harness_plugins.clusters.published import Published
+from harness_plugins.clusters.published import Published, unmasked
 from harness_plugins.clusters.whitening import learn_whitening, whitened
 
 if TYPE_CHECKING:

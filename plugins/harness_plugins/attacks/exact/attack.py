@@ -9,7 +9,7 @@ import torch
 
 from harness.api import Attack, Budget, Progress, Reconstruction, View
 from harness_plugins.attacks.exact import ExactConfig
-from harness_plugins.mixtures.inversion import invert
+from harness_plugins.attacks.exact.inversion import invert
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.mixtures.subspace import Subspace
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import l1_loss, softplus
 
-from harness_plugins.attacks.unet import training
-from harness_plugins.attacks.unet.features import Lessons, School
+from harness_plugins.features.decoder import Lessons, School
+from harness_plugins.networks import training
 
 if TYPE_CHECKING:
     from torch import Tensor

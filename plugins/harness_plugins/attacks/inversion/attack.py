@@ -22,8 +22,8 @@ from harness_plugins.attacks.inversion.adversary import AdversarialSchool
 from harness_plugins.attacks.inversion.descent import Found, restarted
 from harness_plugins.attacks.inversion.objective import Objective
 from harness_plugins.attacks.inversion.starts import first_guess
-from harness_plugins.attacks.unet import features
-from harness_plugins.features import require_own_features
+from harness_plugins.features.decoder import Lessons, School, answer
+from harness_plugins.features.encoder import require_own_features
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,14 +46,14 @@ class Inversion(Attack[InversionConfig]):
             )
         return self._school(view).learn(progress)
 
-    def _school(self, view: View) -> features.School:
+    def _school(self, view: View) -> School:
         config = self.config
-        lessons = features.Lessons(
+        lessons = Lessons(
             config.base, config.epochs, config.batch, config.decoder_lr, config.images
         )
         if config.gan:
             return AdversarialSchool(view, lessons, config.xi)
-        return features.School(view, lessons)
+        return School(view, lessons)
 
     def reconstruct(
         self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
@@ -61,7 +61,7 @@ class Inversion(Attack[InversionConfig]):
         """One image for each row of features, by name."""
         require_own_features(view)
         if self.config.method == "decoder":
-            return features.answer(view, prepared, self.config.base)
+            return answer(view, prepared, self.config.base)
         return _answer(self._descend(view, progress), len(view.features))
 
     def _descend(self, view: View, progress: Progress) -> Found:

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from harness_plugins.attacks.inversion.starts import from_domain
 from harness_plugins.attacks.inversion.whitening import Whitening
-from harness_plugins.features import embed
+from harness_plugins.features.encoder import embed
 
 if TYPE_CHECKING:
     from torch import Tensor

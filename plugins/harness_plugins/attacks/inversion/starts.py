@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api.plugins import silent
-from harness_plugins.attacks.linear.ridge import regress
+from harness_plugins.features.ridge import regress
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ import torch
 from harness.api import Attack, Budget, Channel, Progress, Reconstruction, View
 from harness_plugins.attacks.linear import LinearConfig
 from harness_plugins.attacks.linear.descent import Objective, descend
-from harness_plugins.attacks.linear.ridge import regress
+from harness_plugins.features.ridge import regress
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.resizing import fit_images
 

@@ -14,13 +14,13 @@ from harness_plugins.attacks.luo import LuoConfig
 from harness_plugins.attacks.luo.fusion import Heap
 from harness_plugins.attacks.luo.lessons import Law
 from harness_plugins.attacks.luo.likeness import Likeness, likeness_of
+from harness_plugins.attacks.luo.medoids import clustered
 from harness_plugins.attacks.luo.members import Members, leading_sources
 from harness_plugins.attacks.luo.restorer import Restorer
 from harness_plugins.attacks.luo.school import learn
 from harness_plugins.clusters.labels import images_of_classes
-from harness_plugins.clusters.medoids import clustered
 from harness_plugins.clusters.published import Published
-from harness_plugins.defenses.instahide.masks import flip_signs
+from harness_plugins.sign_masks import flip_signs
 
 if TYPE_CHECKING:
     from torch import Tensor

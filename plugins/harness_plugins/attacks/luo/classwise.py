@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy, normalize
 from harness_plugins.attacks.luo import CLASSWISE
 from harness_plugins.attacks.luo.lessons import Law, Lesson, lesson_of, lessons
 from harness_plugins.attacks.luo.ranks import pair_auc
-from harness_plugins.attacks.unet.training import restore, schedule, snapshot
-from harness_plugins.holdout import held_out
+from harness_plugins.networks.holdout import held_out
+from harness_plugins.networks.training import restore, schedule, snapshot
 
 if TYPE_CHECKING:
     from harness.api import Budget, Progress, Stream, View

@@ -20,8 +20,8 @@ from torch.nn.functional import normalize, relu, softplus
 from harness_plugins.attacks.luo import COMPARATIVE
 from harness_plugins.attacks.luo.lessons import Law, Lesson, lesson_of, lessons
 from harness_plugins.attacks.luo.ranks import pair_auc
-from harness_plugins.attacks.unet.training import restore, schedule, snapshot
-from harness_plugins.holdout import held_out
+from harness_plugins.networks.holdout import held_out
+from harness_plugins.networks.training import restore, schedule, snapshot
 
 if TYPE_CHECKING:
     from harness.api import Budget, Progress, Stream, View

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from harness_plugins.attacks.luo.denoiser import Denoiser
 from harness_plugins.attacks.luo.fusion import Fusion, Heap, weighed
-from harness_plugins.attacks.unet.training import restore, snapshot
+from harness_plugins.networks.training import restore, snapshot
 
 if TYPE_CHECKING:
     from harness.api import View

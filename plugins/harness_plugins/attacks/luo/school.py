@@ -12,8 +12,8 @@ from torch.nn.functional import one_hot
 from harness_plugins.attacks.luo.fusion import Heap
 from harness_plugins.attacks.luo.lessons import Law, Lesson, lesson_of, lessons
 from harness_plugins.attacks.luo.restorer import Restorer
-from harness_plugins.attacks.unet.training import schedule
-from harness_plugins.holdout import held_out
+from harness_plugins.networks.holdout import held_out
+from harness_plugins.networks.training import schedule
 from harness_plugins.structural_similarity import mean_ssim
 
 if TYPE_CHECKING:

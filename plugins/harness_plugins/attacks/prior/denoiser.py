@@ -11,9 +11,9 @@ import torch
 
 from harness.api import NotApplicable
 from harness_plugins.attacks.prior import DENOISER
-from harness_plugins.attacks.unet import training
-from harness_plugins.attacks.unet.network import Denoiser
 from harness_plugins.mixtures.prior import prior_of
+from harness_plugins.networks import training
+from harness_plugins.networks.unet import Denoiser
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from harness_plugins.clusters.embedding import convolutions
+from harness_plugins.networks.convolutions import convolutions
 
 _WIDTHS = ((32, 2), (64, 2), (128, 2), (64, 1))
 _EMBEDDING = 256

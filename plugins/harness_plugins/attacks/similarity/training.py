@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from harness_plugins.attacks.similarity.network import Towers
 from harness_plugins.candidates import at_shape
-from harness_plugins.holdout import held_out
+from harness_plugins.networks.holdout import held_out
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api import Attack, Budget, Channel, Progress, Reconstruction, View
-from harness_plugins.attacks.unet import UNetConfig, conditioned, features, paper
+from harness_plugins.attacks.unet import UNetConfig, conditioned, paper
 from harness_plugins.attacks.unet.rows import names_targets
-from harness_plugins.features import require_own_features
+from harness_plugins.features.decoder import Lessons, School, answer
+from harness_plugins.features.encoder import require_own_features
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +34,7 @@ class UNetAttack(Attack[UNetConfig]):
         """Targets by name where sources are granted or features released, else rows of round 0."""
         if not view.has(Channel.ENCODINGS):
             require_own_features(view)
-            return features.answer(view, prepared, self.config.base)
+            return answer(view, prepared, self.config.base)
         images = self._estimate(view, prepared, budget)
         names = torch.arange(len(images))
         if names_targets(view):
@@ -42,10 +43,8 @@ class UNetAttack(Attack[UNetConfig]):
 
     def _learn_decoder(self, view: View, progress: Progress) -> Mapping[str, Tensor]:
         config = self.config
-        lessons = features.Lessons(
-            config.base, config.epochs, config.batch, config.lr, config.images
-        )
-        return features.School(view, lessons).learn(progress)
+        lessons = Lessons(config.base, config.epochs, config.batch, config.lr, config.images)
+        return School(view, lessons).learn(progress)
 
     def _estimate(self, view: View, prepared: Mapping[str, Tensor], budget: Budget) -> Tensor:
         if self.config.variant == "paper":

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.api import Channel
-from harness_plugins.attacks.unet import training
 from harness_plugins.attacks.unet.evidence import Evidence, inputs_of, weigh
 from harness_plugins.attacks.unet.knowledge import Knowledge
-from harness_plugins.attacks.unet.network import Denoiser
 from harness_plugins.attacks.unet.rows import (
     Rows,
     encode,
@@ -19,7 +17,9 @@ from harness_plugins.attacks.unet.rows import (
     names_targets,
     released_rows,
 )
-from harness_plugins.holdout import held_out
+from harness_plugins.networks import training
+from harness_plugins.networks.holdout import held_out
+from harness_plugins.networks.unet import Denoiser
 
 if TYPE_CHECKING:
     from torch import Tensor

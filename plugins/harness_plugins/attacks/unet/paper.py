@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness_plugins.attacks.unet import training
-from harness_plugins.attacks.unet.network import UNet
 from harness_plugins.attacks.unet.rows import encode, names_targets
+from harness_plugins.networks import training
+from harness_plugins.networks.unet import UNet
 from harness_plugins.resizing import fit_images, resize
 
 if TYPE_CHECKING:

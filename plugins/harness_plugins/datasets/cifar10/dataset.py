@@ -7,21 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from harness.api import AssetFolder, Collection, Config, Dataset, Samples, Scale
+from harness.api import AssetFolder, Collection, Config, Dataset, Samples
+from harness_plugins.datasets.classes_and_scales import CIFAR10_CLASSES, CIFAR10_SCALE
 
-SCALE = Scale(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
-CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
 RECORD = 1 + 3 * 32 * 32
 
 
@@ -45,4 +33,4 @@ class Cifar10(Dataset[Config]):
         """All six batches."""
         train = [read_batch(assets.path("cifar10", f"data_batch_{i}.bin")) for i in range(1, 6)]
         test = read_batch(assets.path("cifar10", "test_batch.bin"))
-        return Collection(joined(train), test, SCALE, CLASSES)
+        return Collection(joined(train), test, CIFAR10_SCALE, CIFAR10_CLASSES)

@@ -10,7 +10,7 @@ from harness.api import AssetFolder, Collection, Dataset, Samples, UsageError
 from harness_plugins.datasets.cifar5m import Cifar5mConfig
 from harness_plugins.datasets.cifar5m.files import TEST_PART, part_file
 from harness_plugins.datasets.cifar5m.mapping import mapped
-from harness_plugins.datasets.cifar10.dataset import CLASSES, SCALE
+from harness_plugins.datasets.classes_and_scales import CIFAR10_CLASSES, CIFAR10_SCALE
 
 
 def read(path: Path) -> Samples:
@@ -26,8 +26,10 @@ def read(path: Path) -> Samples:
         )
     if labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
         raise UsageError(f"'cifar5m': Y in {path} must be one integer for each of X's images")
-    if len(labels) and not 0 <= labels.min() <= labels.max() < len(CLASSES):
-        raise UsageError(f"'cifar5m': Y in {path} must be labels from 0 to {len(CLASSES) - 1}")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < len(CIFAR10_CLASSES):
+        raise UsageError(
+            f"'cifar5m': Y in {path} must be labels from 0 to {len(CIFAR10_CLASSES) - 1}"
+        )
     return Samples(
         torch.from_numpy(images).permute(0, 3, 1, 2),
         torch.from_numpy(labels.astype("int64")),
@@ -41,4 +43,4 @@ class Cifar5m(Dataset[Cifar5mConfig]):
         """All images of both parts, mapped in place; labels are read (8 MB a part)."""
         config = self.config
         train, test = (read(part_file(config.path, p)) for p in (config.part, TEST_PART))
-        return Collection(train, test, SCALE, CLASSES)
+        return Collection(train, test, CIFAR10_SCALE, CIFAR10_CLASSES)

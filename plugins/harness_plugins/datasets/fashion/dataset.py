@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from harness.api import AssetFolder, Collection, Config, Dataset, Scale
+from harness.api import AssetFolder, Collection, Config, Dataset
 from harness_plugins.datasets import idx
-
-SCALE = Scale(mean=(0.2860,), std=(0.3530,))
-CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+from harness_plugins.datasets.classes_and_scales import FASHION_CLASSES, FASHION_SCALE
 
 
 class Fashion(Dataset[Config]):
@@ -26,4 +13,4 @@ class Fashion(Dataset[Config]):
     def load(self, assets: AssetFolder) -> Collection:
         """All images, memory-mapped."""
         train, test = (idx.samples(assets, "fashion", part) for part in ("train", "t10k"))
-        return Collection(train, test, SCALE, CLASSES)
+        return Collection(train, test, FASHION_SCALE, FASHION_CLASSES)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from harness.api import AssetFolder, Collection, Config, Dataset, Samples
-from harness_plugins.datasets.fashion.dataset import CLASSES, SCALE
+from harness_plugins.datasets.classes_and_scales import FASHION_CLASSES, FASHION_SCALE
 
 
 class FashionMini(Dataset[Config]):
@@ -20,4 +20,4 @@ class FashionMini(Dataset[Config]):
             Samples(arrays[f"{part}_images"], arrays[f"{part}_labels"].long())
             for part in ("train", "test")
         )
-        return Collection(train, test, SCALE, CLASSES)
+        return Collection(train, test, FASHION_SCALE, FASHION_CLASSES)

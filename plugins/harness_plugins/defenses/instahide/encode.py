@@ -11,7 +11,6 @@ from torch.nn.functional import log_softmax
 from harness.api import Encoded, EncodingDefense, Samples, Secrets, Stream
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.augmentation import draw_moves
-from harness_plugins.defenses.instahide.masks import draw_masks, flip_signs
 from harness_plugins.defenses.instahide.patches import (
     Patches,
     PublicPool,
@@ -20,6 +19,7 @@ from harness_plugins.defenses.instahide.patches import (
     public_pool,
 )
 from harness_plugins.mixing import draw_sources, draw_weights, mix, mix_labels
+from harness_plugins.sign_masks import draw_masks, flip_signs
 from harness_plugins.soft_labels import one_hot_labels
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class InstaHide(EncodingDefense[InstaHideConfig]):
         self._pooled: PublicPool | None = None
 
     def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
-        """One round; `extra` keeps `masks` [n, ceil(d/8)] uint8, as `masks.draw_masks` packs them.
+        """One round; `extra` keeps `masks` [n, ceil(d/8)] uint8, as `draw_masks` packs them.
 
         Labels of cross mixtures sum to the private weights. CellFailed where there are too few
         images to mix, or images cannot be augmented.

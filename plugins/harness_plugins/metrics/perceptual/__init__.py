@@ -1,7 +1,7 @@
 """`lpips_alex` and `lpips_vgg`: learned perceptual distance on two trunks."""
 
 from harness.api import Asset, MetricSpec, hookimpl
-from harness_plugins.metrics.trunks import ALEXNET_TRUNK, VGG16_TRUNK
+from harness_plugins.trunks import ALEXNET_TRUNK, VGG16_TRUNK
 
 
 def _lpips(name: str, summary: str, trunk: Asset, *, slow: bool) -> MetricSpec:

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.api import IntegrityError, Metric, Scene
-from harness_plugins.metrics.trunks import ALEXNET_TRUNK, VGG16_TRUNK
 from harness_plugins.torchvision_cpu import load_torchvision
+from harness_plugins.trunks import ALEXNET_TRUNK, VGG16_TRUNK
 
 SMALLEST = 32
 CHUNK_PIXELS = 2**18

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.api import Asset, AssetFile, Config, Source, SpaceSpec, hookimpl
-from harness_plugins.metrics.trunks import VGG16_TRUNK
+from harness_plugins.trunks import VGG16_TRUNK
 
 
 class ImageNetConfig(Config):

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from harness.api import AssetFolder, Space, UsageError
-from harness_plugins.metrics.trunks import VGG16_TRUNK
 from harness_plugins.resizing import resize
 from harness_plugins.spaces.imagenet import (
     EFFICIENTNET_LITE0,
@@ -21,6 +20,7 @@ from harness_plugins.spaces.imagenet import (
 )
 from harness_plugins.spaces.imagenet.efficientnet import EfficientNetLite0
 from harness_plugins.torchvision_cpu import load_torchvision
+from harness_plugins.trunks import VGG16_TRUNK
 
 Colour = tuple[float, float, float]
 

@@ -1,0 +1,248 @@
+"""The owner's own training, and what leaves it: features or gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from harness.api import Progress, Recipe, Release, ReleaseKind, Samples, Stream, UsageError
+from harness.rng import seeded
+from harness.running.encoding import Rounds
+from harness.running.release import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS
+from harness.running.stack import Stack
+from harness.running.training import (
+    EpochClock,
+    correct,
+    fit,
+    gradient_streams,
+    objective,
+    outputs,
+    protect,
+    state,
+)
+from harness.sandbox.rebuilding import cut_at
+
+if TYPE_CHECKING:
+    from harness.running.release import ReleaseProtocol
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The owner's own training: a fresh model, the material, and the stack that guards it."""
+
+    model: nn.Sequential
+    recipe: Recipe
+    stack: Stack
+    rounds: Rounds
+    owner: Stream
+    device: torch.device
+    progress: Progress
+
+    def train(self, epochs: int | None = None) -> None:
+        """Train `model` in place: to the end, or as far as it is after so many epochs."""
+        recipe = self.recipe.model_copy(update={"epochs": max(self.recipe.epochs, epochs or 0)})
+        fit(
+            self.model,
+            self.rounds.images,
+            self.rounds.labels,
+            recipe,
+            self.owner.stream(what="training"),
+            device=self.device,
+            stack=self.stack,
+            stop_after=epochs,
+            progress=self.progress,
+        )
+
+    def facts(self, private: Samples) -> dict[str, float | int | str]:
+        """The accuracy on the private images, what defenses measured, what the victim takes."""
+        shape = self.rounds.images.shape[2:]
+        measured = {f"{MEASURE}{name}": value for name, value in self.stack.measures().items()}
+        facts: dict[str, float | int | str] = {INPUT_SHAPE: "x".join(map(str, shape))}
+        facts |= measured
+        if private.images.shape[1:] != shape:  # encodings of another resolution
+            return facts
+        logits = outputs(self.model, private.images, self.device)
+        return {"train_accuracy": correct(logits, private.labels) / len(private), **facts}
+
+
+def features_of(inside: Inside, private: Samples, asked: Samples) -> Release:
+    """h(x) of the images `asked` in their order, and h; the head does not leave."""
+    clock = EpochClock(inside.progress)
+    replace(inside, progress=clock).train()
+    h, _ = cut_at(inside.model, inside.recipe.cut)
+    features = {"features": outputs(h, asked.images, inside.device)}
+    return Release(
+        ReleaseKind.FEATURES,
+        features | prefixed("feature_encoder.", state(h)),
+        prefixed(OWNER_MODEL, state(inside.model)),
+        inside.rounds.resolved,
+        inside.facts(private) | {SECONDS: clock.seconds},
+    )
+
+
+def gradients_of(inside: Inside, private: Samples, protocol: ReleaseProtocol) -> Release:
+    """Protected gradients of the first batches, and the model they were taken at."""
+    rows = _first_rows(inside.rounds, protocol)
+    inside.train(protocol.victim_epochs)
+    weights = prefixed("model.", state(inside.model))
+    facts = inside.facts(private)
+    gradients, statistics = _batch_gradients(inside, rows, protocol)
+    secrets = {
+        "batch_labels": rows["labels"],
+        "batch_inputs": rows["images"],
+        **_mixture(rows),
+        **statistics,
+    }
+    return Release(
+        ReleaseKind.GRADIENTS,
+        prefixed("gradients.", gradients) | weights,
+        secrets,
+        inside.rounds.resolved,
+        facts
+        | {"victim_epochs": protocol.victim_epochs, "bn_mode": protocol.bn_mode}
+        | _distinct_labels(rows["labels"]),
+    )
+
+
+def _distinct_labels(labels: Tensor) -> dict[str, float]:
+    """The fact of how many leading labels a batch of several holds, of as many as it could.
+
+    `labels` [batches, b, classes]; the mean over batches. Where it is 1, telling the labels of a
+    batch apart tells its images apart.
+    """
+    if labels.shape[1] == 1:
+        return {}
+    distinct = [len(set(batch)) for batch in labels.argmax(2).tolist()]
+    return {f"{MEASURE}distinct_labels": sum(distinct) / len(distinct) / min(labels.shape[1:])}
+
+
+def _mixture(rows: Tensors) -> Tensors:
+    return {name: rows[name] for name in ("weights", "sources")}
+
+
+def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
+    """Batches [rounds·batches,b,...] of the rows that the first images are primary in.
+
+    As they come. Rows are in a secret order, and the images that are judged are the first: the
+    first rows would be gradients of others.
+    """
+    turns, available = rounds.images.shape[:2]
+    wanted = protocol.batches * protocol.batch_size
+    if wanted > available:
+        raise UsageError(
+            f"{protocol.batches} batches of {protocol.batch_size} need {wanted} images, "
+            f"and there are {available}: ask for smaller batches, or more private images"
+        )
+    named = {"images": rounds.images, "labels": rounds.labels, **rounds.secrets}
+    primary = rounds.secrets["sources"][..., 0]
+    chosen = (primary >= wanted).int().argsort(dim=1, stable=True)[:, :wanted]
+    turn = torch.arange(turns).unsqueeze(1)
+    shape = (turns * protocol.batches, protocol.batch_size)
+    return {name: rows[turn, chosen].view(*shape, *rows.shape[2:]) for name, rows in named.items()}
+
+
+def _batch_gradients(
+    inside: Inside, rows: Tensors, protocol: ReleaseProtocol
+) -> tuple[Tensors, Tensors]:
+    """By parameter: the protected gradient of each batch's loss; and each BatchNorm's view of it.
+
+    The loss is that of training: soft-label cross entropy with the stack's penalties.
+    """
+    model, stack, device = inside.model, inside.stack, inside.device
+    model.train(protocol.bn_mode == "train")
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = {
+        name: torch.empty((len(rows["images"]), *p.shape))
+        for name, p in zip(names, parameters, strict=True)
+    }
+    with (
+        seeded(inside.owner.stream(what="gradients"), device),
+        batch_statistics(model) as seen,
+        objective(model, model, inside.recipe.cut, stack) as loss_of,
+    ):
+
+        def gradient_of(images: Tensor, labels: Tensor) -> Tensors:
+            taken = torch.autograd.grad(loss_of(images, labels), parameters)
+            return dict(zip(names, taken, strict=True))
+
+        for i in range(len(rows["images"])):
+            batch = rows["images"][i].to(device), rows["labels"][i].to(device)
+            with _more_than_one_value():
+                taken = _taken(
+                    gradient_of, batch, stack, inside.owner.stream(what="noise", batch=i)
+                )
+            streams = gradient_streams(stack, inside.owner, batch=i)
+            for name, gradient in protect(taken, stack, streams).items():
+                gradients[name][i] = gradient
+    return gradients, {name: torch.stack(values) for name, values in seen.items()}
+
+
+@contextmanager
+def _more_than_one_value() -> Iterator[None]:
+    """What torch says of BatchNorm on a single value, as advice."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise UsageError(
+            "the victim's BatchNorm has no statistics of a batch of one image; ask for "
+            "--batch-size 2 or --bn-mode eval"
+        ) from None
+
+
+def _taken(
+    gradient_of: Callable[[Tensor, Tensor], Tensors],
+    batch: tuple[Tensor, Tensor],
+    stack: Stack,
+    rng: Stream,
+) -> Mapping[str, Tensor]:
+    """One batch's gradient, or what a training defense makes of its images' own gradients."""
+    guard = stack.gradient_maker
+    if guard is None:
+        return gradient_of(*batch)
+    each = [gradient_of(image[None], label[None]) for image, label in zip(*batch, strict=True)]
+    return guard.gradient({name: torch.stack([own[name] for own in each]) for name in each[0]}, rng)
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[Mapping[str, list[Tensor]]]:
+    """Collect, while open, the mean and biased variance of what enters each BatchNorm.
+
+    Named `bn_statistics.<layer>.mean` and `.var`, one [channels] for each forward pass.
+    """
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, _BatchNorm)}
+    seen: dict[str, list[Tensor]] = {}
+
+    def watch(layer: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        mean_of, var_of = f"bn_statistics.{layer}.mean", f"bn_statistics.{layer}.var"
+        seen[mean_of], seen[var_of] = [], []
+
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            x = inputs[0].detach()
+            dims = [d for d in range(x.ndim) if d != 1]
+            var, mean = torch.var_mean(x, dim=dims, correction=0)
+            seen[mean_of].append(mean.cpu())
+            seen[var_of].append(var.cpu())
+
+        return hook
+
+    handles = [m.register_forward_pre_hook(watch(name)) for name, m in layers.items()]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """The same tensors under longer names."""
+    return {f"{prefix}{name}": value for name, value in tensors.items()}

@@ -1,0 +1,121 @@
+"""Record: what a cell came to, with all that it was made of, sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from harness.api.errors import HarnessError
+from harness.running.judge import JudgeStage
+from harness.running.leakage import Leakage
+from harness.running.load import SPLITS, LoadStage
+from harness.running.machine import peak_megabytes
+from harness.running.release import ReleaseStage
+from harness.running.space import Space
+from harness.running.stack import victim_under
+from harness.running.stage import code_identity
+from harness.running.train import Learning, TrainStage
+from harness.running.truth import Truth
+from harness.scoring.flags import cell_flags
+from harness.store.canonical import sha256_of
+from harness.store.identity import plain_config
+from harness.store.provenance import code_state, package_versions, python_version
+from harness.store.record import RunRecord, Status, Used
+
+if TYPE_CHECKING:
+    from harness.asking.plan import Cell
+    from harness.asking.registry import Registry
+    from harness.running.run import Run
+
+
+def record_key(cell: Cell) -> str:
+    """The name under which a cell's record answers the same question again."""
+    return sha256_of(
+        {
+            "judged": [JudgeStage(cell, plan).key for plan in cell.attacks],
+            "trained": [stage.key for stage in TrainStage.own(cell)],
+            "request": cell.request.model_dump(mode="json"),
+            **code_identity(__name__, "harness.running.leakage"),
+        }
+    )
+
+
+def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
+    """The record of a cell that came to its end."""
+    cell = run.cell
+    release, splits = run(ReleaseStage.of(cell)), run(Space(cell))
+    sizes = {name: len(getattr(splits, name)) for name in SPLITS}
+    adapted = plain_config(victim_under(run, cell.defenses))
+    asked = plain_config(cell.victim)
+    changed = {name: value for name, value in adapted.items() if value != asked[name]}
+    made = {
+        "load": run.identity(LoadStage(cell)),
+        "release": run.identity(ReleaseStage.of(cell)),
+    }
+    return RunRecord(
+        **_common(cell, run.registry, release.resolved, changed),
+        status="ok",
+        splits={**sizes, "targets": run(Truth(cell)).targets},
+        utility=learned.utility,
+        measures=dict(learned.measures),
+        privacy=dict(leaked.privacy),
+        by_image=dict(leaked.by_image),
+        companions={name: dict(scores) for name, scores in leaked.companions.items()},
+        members=dict(leaked.members),
+        identification=leaked.identification,
+        findings=dict(leaked.findings),
+        diagnostics=dict(leaked.diagnostics),
+        flags=(*leaked.flags, *cell_flags(cell)),
+        verdict=leaked.verdict,
+        artifacts={**made, **leaked.artifacts},
+        timing=dict(run.timing),
+        peak_memory={"owner": peak_megabytes(), **run.peak_memory},
+    ).sealed()
+
+
+def ended(cell: Cell, known: Registry, status: Status, error: str) -> RunRecord:
+    """A record without scores; the first line of an error is its message, the rest its log."""
+    message, _, log = error.partition("\n")
+    common = _common(cell, known, {}, {})
+    return RunRecord(**common, status=status, error=message, log=log).sealed()
+
+
+def ended_by(cell: Cell, known: Registry, error: HarnessError) -> RunRecord:
+    """The record of a cell that an error of its own ended; any other error is raised."""
+    if error.status == "fatal":
+        raise error
+    return ended(cell, known, error.status, str(error))
+
+
+def _common(
+    cell: Cell,
+    known: Registry,
+    resolved: Mapping[str, Mapping[str, Any]],
+    recipe: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What every record of this cell says, whatever becomes of it."""
+    request = cell.request
+    defenses = (Used.of(known, "defenses", d, resolved.get(d.name)) for d in cell.defenses)
+    return {
+        "request": request,
+        "defense": tuple(defenses),
+        "attack": Used.of(known, "attacks", cell.attack),
+        "dataset": Used.of(known, "datasets", cell.dataset),
+        "public": Used.of(known, "datasets", cell.public) if cell.public else None,
+        "victim": Used.of(known, "victims", cell.victim, recipe),
+        "space": Used.of(known, "spaces", cell.space),
+        "threat_model": request.threat_model,
+        "release_kind": cell.kind,
+        "channels_used": tuple(sorted(cell.channels)),
+        "seeds": {"seed": request.seed, "owner_key": cell.owner},
+        "device": cell.device,
+        "threads": cell.threads,
+        "environment": {
+            "python": python_version(),
+            "packages": package_versions(),
+            "deterministic": "where an operation has a deterministic form",
+        },
+        "code": code_state(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

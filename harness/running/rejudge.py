@@ -1,0 +1,121 @@
+"""Judging again what an attack returned: the attack does not run, nor a defense that is not here.
+
+The truth is loaded as it was, the metrics are those that are installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.api.errors import UsageError
+from harness.api.knowledge import Channel, ReleaseKind
+from harness.api.plugins import Config
+from harness.api.release import Release
+from harness.api.specs import AttackSpec, DefenseSpec, Stage
+from harness.asking.plan import AttackPlan, Cell, plan_as_ran
+from harness.asking.registry import Registry, registry
+from harness.asking.request import make_request
+from harness.asking.selector import Resolved, parse_stack, resolve
+from harness.running.attack import AttackStage
+from harness.running.judge import JudgeStage, scores_by_image
+from harness.running.machine import equip
+from harness.running.release import ReleaseStage, read_release
+from harness.running.run import Observer, Run
+from harness.scoring.by_image import ByImage
+from harness.scoring.findings import Finding
+from harness.scoring.identification import Identification
+from harness.scoring.summary import MetricScore
+from harness.store.artifacts import Artifact, Store
+from harness.store.files import read_tensors
+from harness.store.record import RunRecord, Used
+
+
+@dataclass(frozen=True)
+class Rejudged:
+    """What a reconstruction scores when it is judged again, as a record would say it."""
+
+    privacy: Mapping[str, MetricScore]
+    by_image: Mapping[str, ByImage]
+    findings: Mapping[str, Finding]
+    identification: Identification | None
+
+
+def rejudge(
+    record: RunRecord, reconstruction: Path, release: Path | None, store: Store, observer: Observer
+) -> Rejudged:
+    """Judge what the attack of a record returned.
+
+    Where what left the owner is kept in the file `release`, no defense runs; else it is made
+    again by the defenses that are installed. Nothing is believed that was judged before `store`
+    was opened. UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
+    """
+    known = registry()
+    cell = equip(_cell(record, release is not None, known), store.root)
+    plan = cell.main
+    assert plan
+    with Run(cell, store, known, observer=observer, force="judge") as run:
+        if release:
+            run.give(ReleaseStage.of(cell), _kept(record, release))
+        attack = AttackStage(cell, plan)
+        run.give(attack, attack.read(Artifact(read_tensors(reconstruction, "reconstruction"))))
+        judged = run(JudgeStage(cell, plan))
+        by_image = scores_by_image(run, plan)
+    return Rejudged(judged.privacy, by_image, judged.findings, judged.identification)
+
+
+def _cell(record: RunRecord, kept: bool, known: Registry) -> Cell:
+    """The cell as it ran; stand-ins take the places of an attack, and of defenses not needed."""
+    asked = {**record.request.model_dump(), "threads": record.threads, "device": "auto"}
+    request = make_request(**asked)
+    try:
+        kind = ReleaseKind(record.release_kind)
+        channels = frozenset(map(Channel, record.channels_used))
+    except ValueError as error:
+        raise UsageError(f"the record is of no cell that there could be: {error}") from None
+    main = AttackPlan(_absent_attack(record.attack, channels), kind, channels)
+    if kept:
+        defenses = tuple(_absent_defense(used, record) for used in record.defense)
+    else:
+        defenses = tuple(_installed(record, known))
+    return plan_as_ran(request, known, defenses, main)
+
+
+def _installed(record: RunRecord, known: Registry) -> list[Resolved]:
+    """The defenses as they are installed; UsageError where they are not those of the record."""
+    found = []
+    selections = parse_stack(record.request.defense)
+    for selection, used in zip(selections, record.defense, strict=True):
+        spec = known.defense(selection.name)
+        if spec.version != used.version:
+            raise UsageError(
+                f"'{spec.name}' is installed in version {spec.version}; version {used.version} ran"
+            )
+        found.append(resolve(spec, selection, record.request.preset))
+    return found
+
+
+def _absent_attack(used: Used, channels: frozenset[Channel]) -> Resolved:
+    return Resolved(AttackSpec(**_declared(used), needs=(channels,)), Config())
+
+
+def _absent_defense(used: Used, record: RunRecord) -> Resolved:
+    """Whether it hid signs is seen by what was scored; at which stage it worked does not matter."""
+    hid = any(name.endswith("_abs") for name in record.privacy)
+    return Resolved(DefenseSpec(**_declared(used), stage=Stage.ENCODING, hides_signs=hid), Config())
+
+
+def _declared(used: Used) -> dict[str, Any]:
+    unsaid = dict.fromkeys(("summary", "reference", "factory"), "")
+    return {"name": used.name, "version": used.version, **unsaid}
+
+
+def _kept(record: RunRecord, path: Path) -> Release:
+    facts = {
+        "kind": record.release_kind,
+        "resolved": {used.name: dict(used.resolved) for used in record.defense},
+        "facts": {},
+    }
+    return read_release(Artifact(read_tensors(path, "release"), facts))

@@ -1,0 +1,326 @@
+"""A run: one cell, from the request to the record.
+
+`Run.record` reads top to bottom. What a stage depends on, makes and stores, its own module says;
+`STAGES` is the table that `--force`, `--dry-run` and the steps of many cells go by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from harness.api.assets import AssetFolder
+from harness.api.errors import CellFailed, HarnessError, UsageError
+from harness.api.plugins import Progress, silent
+from harness.api.specs import Spec
+from harness.api.view import Budget
+from harness.asking.plan import AttackPlan, Cell, plan
+from harness.asking.registry import Registry, load_factory, registry
+from harness.asking.request import make_request
+from harness.assets.lookup import folder as asset_folder
+from harness.running.attack import AttackStage
+from harness.running.judge import JudgeStage
+from harness.running.leakage import Leakage, leakage
+from harness.running.load import LoadStage
+from harness.running.machine import check_machine, equip, lacks, make_deterministic, settle
+from harness.running.record import ended, ended_by, record_key, sealed
+from harness.running.release import ReleaseStage
+from harness.running.stage import Output, Stage, plugin_boundary
+from harness.running.train import Learning, TrainStage, learning
+from harness.store.artifacts import Store
+from harness.store.paths import cache_root, scratch_folder, sweep
+from harness.store.record import RunRecord, Status
+from harness.store.records import Records
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.running.view import Processes
+
+Out = TypeVar("Out")
+
+STAGES = ("load", "release", "train", "prepare", "attack", "judge")
+"""Names of stages in their order: forcing one forces all that come after it."""
+
+Step = Literal["release", "reference", "train", "attack", "companions", "record"]
+"""What is done at once by one process; the last is the cell's record."""
+
+
+def steps_of(cell: Cell) -> dict[Step, tuple[Stage[Any], ...]]:
+    """What can be made of a cell apart from the rest, in an order in which it can."""
+    only, main = cell.request.only, cell.main
+    steps: dict[Step, tuple[Stage[Any], ...]] = {"release": (ReleaseStage.of(cell),)}
+    if only != "privacy":
+        steps["reference"] = tuple(TrainStage.unprotected(cell))
+        steps["train"] = tuple(TrainStage.own(cell))
+    if only != "utility" and main and not cell.members:
+        steps["attack"] = (AttackStage(cell, main), JudgeStage(cell, main))
+        steps["companions"] = tuple(JudgeStage(cell, each) for each in cell.companions)
+    return {} if cell.reason else {step: stages for step, stages in steps.items() if stages}
+
+
+def stages_of(cell: Cell) -> dict[str, Stage[Any]]:
+    """What will run, as `--dry-run` lists it; of many attacks, each of them."""
+    shared: dict[str, Stage[Any]] = {
+        "load": LoadStage(cell),
+        "release": ReleaseStage.of(cell),
+        "train": TrainStage.own(cell)[0],
+    }
+    if cell.members:
+        return shared | {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
+    assert cell.main is not None
+    return {**shared, "attack": AttackStage(cell, cell.main), "judge": JudgeStage(cell, cell.main)}
+
+
+class Observer:
+    """Hears of stages; this one keeps silent. The command line shows bars."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Progress]:
+        """A stage begins and, when the block ends, has ended."""
+        yield silent
+
+    def cached(self, name: str) -> None:
+        """A stage was there already."""
+
+
+class Run:
+    """One cell under way: what its stages have put out, and what they share.
+
+    `run(stage)` gives a stage's output, from the store or made. Nothing that a run lends to its
+    stages decides what they put out, but for what their keys name.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        store: Store,
+        known: Registry,
+        *,
+        observer: Observer | None = None,
+        secret: bytes | None = None,
+        force: str | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        self.cell = cell
+        self.store = store
+        self.registry = known
+        self.observer = observer or Observer()
+        self.secret = secret
+        self.force = force
+        self.timing: dict[str, float] = {}
+        self.peak_memory: dict[str, float] = {}
+        self.made: set[str] = set()
+        """Keys of what this run made, rather than found."""
+        self._outputs: dict[str, Any] = {}
+        self._processes = processes
+        self._ending = ExitStack()
+
+    @classmethod
+    def open(
+        cls,
+        options: Mapping[str, Any],
+        *,
+        cache: Path | None = None,
+        observer: Observer | None = None,
+        secret: bytes | None = None,
+        force: str | None = None,
+    ) -> Run:
+        """The run of a cell as asked for; UsageError, AssetUnavailable where it cannot be."""
+        check_stage(force)
+        root, known = cache or cache_root(), registry()
+        cell = equip(plan(make_request(**options), known), root, secret)
+        return cls(cell, Store(root), known, observer=observer, secret=secret, force=force)
+
+    def answer(self) -> RunRecord | None:
+        """The record that answers the same question already, unless a stage is forced."""
+        return None if self.force else self.records.answer(record_key(self.cell))
+
+    def result(self) -> RunRecord:
+        """The cell's record: that which is there, or a new one."""
+        return self.answer() or self.record()
+
+    def record(self) -> RunRecord:
+        """The cell's record, which is kept; of a failure of its own too."""
+        cell = self.cell
+        if cell.reason:
+            return self.end("not_applicable", cell.reason)
+        check_machine(cell.device)
+        try:
+            with self:
+                return self._evaluated()
+        except HarnessError as error:
+            return self._keep_failure(ended_by(cell, self.registry, error))
+
+    def _evaluated(self) -> RunRecord:
+        """One cell, top to bottom."""
+        only = self.cell.request.only
+        self.expect(() if only == "utility" else self.cell.attacks)
+        self(ReleaseStage.of(self.cell))  # the splits are loaded; encoded, or trained on inside
+        learned = learning(self) if only != "privacy" else Learning()
+        leaked = leakage(self) if only != "utility" and self.cell.main else Leakage()
+        record = sealed(self, learned, leaked)
+        self.records.save(record, record_key(self.cell) if leaked.complete else None)
+        return record
+
+    def end(self, status: Status, error: str) -> RunRecord:
+        """The record of a cell that ended before it had a result; it is kept."""
+        return self._keep_failure(ended(self.cell, self.registry, status, error))
+
+    def _keep_failure(self, record: RunRecord) -> RunRecord:
+        self.records.save_failure(record, record_key(self.cell))
+        return record
+
+    def advance(self, step: Step) -> None:
+        """Make and keep what a step before the record puts out.
+
+        That a companion fails, the record will tell. CellFailed and PluginError where the cell
+        ends there.
+        """
+        check_machine(self.cell.device)
+        forgiven = (CellFailed,) if step == "companions" else ()
+        with self:
+            for stage in steps_of(self.cell)[step]:
+                with suppress(*forgiven):
+                    self(stage)
+
+    def __enter__(self) -> Run:
+        make_deterministic(self.cell.threads)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.close()
+
+    def __call__(self, output: Output[Out]) -> Out:
+        """An output, made once."""
+        if output.key not in self._outputs:
+            self._outputs[output.key] = output.obtain(self)
+        found: Out = self._outputs[output.key]
+        return found
+
+    def give(self, output: Output[Out], value: Out) -> None:
+        """Put something in the place of an output, under a key that names it truly."""
+        self._outputs[output.key] = value
+
+    def has(self, stage: Stage[Any]) -> bool:
+        """Whether a stage's output is stored, and is not to be made anew."""
+        return not self.forced(stage.name) and self.store.has(stage.name, stage.key)
+
+    def identity(self, stage: Stage[Any]) -> dict[str, str | int]:
+        """What a record says of a stage's output."""
+        return self.store.identity(stage.name, stage.key)
+
+    def forced(self, name: str) -> bool:
+        """Whether a stage has to run although its output is stored."""
+        return self.force is not None and STAGES.index(name) >= STAGES.index(self.force)
+
+    def expect(self, plans: Iterable[AttackPlan]) -> None:
+        """Start the first attack's process now, so that importing torch costs nobody a wait."""
+        wanted = sum(not self.has(AttackStage(self.cell, plan)) for plan in plans)
+        if wanted:
+            self.processes.expected = wanted
+            self.processes.warm()
+
+    @property
+    def processes(self) -> Processes:
+        """The processes of attacks; what killed runs left is swept away first."""
+        if self._processes is None:
+            from harness.running.view import workplaces
+            from harness.sandbox.process import Workers
+
+            for root in (self.store.root, workplaces()):
+                sweep(root)
+            scratch = self._ending.enter_context(scratch_folder(workplaces(), "run"))
+            workers = Workers(scratch, self.cell.threads)
+            self._ending.callback(workers.close)
+            self._processes = workers
+        return self._processes
+
+    @property
+    def records(self) -> Records:
+        """Where records are kept."""
+        return Records(self.store.root)
+
+    @property
+    def device(self) -> torch.device:
+        """Where tensors live."""
+        import torch
+
+        return torch.device(self.cell.device)
+
+    @property
+    def budget(self) -> Budget:
+        """The limits of one attack."""
+        request = self.cell.request
+        return Budget(request.time_limit, request.megabytes, self.cell.threads)
+
+    @cached_property
+    def assets(self) -> AssetFolder:
+        """Verified assets of all that this cell uses and has."""
+        cell = self.cell
+        specs = [cell.dataset.spec, cell.space.spec, *([cell.public.spec] if cell.public else [])]
+        specs += [m for m in cell.metrics if m.name not in cell.unavailable]
+        return asset_folder([a for spec in specs for a in spec.assets], self.store.root)
+
+    def build(self, kind: str, spec: Spec, argument: Any) -> Any:
+        """A plugin at work."""
+        factory = load_factory(spec, self.registry.origin(kind, spec.name))
+        with plugin_boundary(spec.name):
+            return factory(argument)
+
+    @contextmanager
+    def watched(self, label: str) -> Iterator[Progress]:
+        """Show and time a piece of work; what is done in several parts is timed as one."""
+        with self.observer.stage(label) as progress:
+            started = time.perf_counter()
+            yield progress
+            taken = time.perf_counter() - started
+            self.timing[label] = round(self.timing.get(label, 0.0) + taken, 3)
+
+
+def check_stage(name: str | None) -> None:
+    """UsageError unless `name` is a stage that can be forced."""
+    if name is not None and name not in STAGES:
+        raise UsageError(f"'{name}' is not a stage; stages: {', '.join(STAGES)}.")
+
+
+def dry_run(
+    *, owner_key: bytes | None = None, force: str | None = None, **options: Any
+) -> dict[str, Any]:
+    """What `evaluate` would do: the cell, its channels, and which stages are stored."""
+    root, known = cache_root(), registry()
+    check_stage(force)
+    cell = settle(plan(make_request(**options), known), root, owner_key)
+    foreseen = {
+        "cell": f"{'+'.join(d.name for d in cell.defenses)} × {cell.attack.name}",
+        "dataset": cell.dataset.name,
+        "threat model": cell.threat_model.name,
+        "device": f"{cell.device}, {cell.threads} threads",
+    }
+    if cell.main is None:
+        return {**foreseen, "status": "not_applicable", "reason": cell.reason}
+    if lacking := lacks(cell, root):
+        foreseen["status"] = f"cannot run here: {lacking}"
+    beside: dict[str, Any]
+    beside = {"companions": ", ".join(p.attack.name for p in cell.companions) or "none"}
+    if cell.members:
+        beside = {"attacks": ", ".join(cell.members), "left out": dict(cell.excluded)}
+    run = Run(cell, Store(root), known, force=force)
+    stages = {n: "stored" if run.has(s) else "to do" for n, s in stages_of(cell).items()}
+    return {
+        **foreseen,
+        "release kind": cell.kind.value,
+        "channels": ", ".join(sorted(cell.channels)),
+        **beside,
+        "stages": stages,
+    }

@@ -1,0 +1,133 @@
+"""Space: the splits as they are encoded, attacked and judged, as images or as features of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from harness.api.data import Samples, Scale, Splits
+from harness.api.errors import CellFailed, UsageError
+from harness.running.load import LoadStage
+from harness.running.stage import Output, hardware, plugin_boundary
+from harness.store.canonical import sha256_of
+from harness.store.features import FeatureStore
+from harness.store.identity import assets_identity, plugin_identity
+from harness.store.provenance import module_sha256, packages_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.asking.plan import Cell
+    from harness.running.run import Run
+
+CHUNK = 4096
+"""Samples that are standardised at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Space(Output[Splits]):
+    """Private, public and test samples in the space; each image's features are stored once."""
+
+    @property
+    def inputs(self) -> tuple[LoadStage]:
+        """The images."""
+        return (LoadStage(self.cell),)
+
+    def facts(self) -> dict[str, Any]:
+        """The space, and what names its features."""
+        return {"space": space_identity(self.cell)}
+
+    def obtain(self, run: Run) -> Splits:
+        """The images themselves, or features of them, those that were met before from disk."""
+        images = run(LoadStage(self.cell))
+        space = self.cell.space
+        if not space.spec.extracts:
+            return images
+        if not images.scale.of_images:
+            raise UsageError(
+                f"'{space.name}' extracts features of images, and '{self.cell.dataset.name}' has "
+                "vectors; leave --space at pixels."
+            )
+        extractor = run.build("spaces", space.spec, space.config)
+        with plugin_boundary(space.name):
+            return embed(images, lambda batch: _features(run, extractor, batch))
+
+
+def features_key(cell: Cell) -> str:
+    """Key of a space's features, whatever the images.
+
+    They take minutes to extract, so it holds what decides them and no more of the engine.
+    """
+    return sha256_of(
+        {
+            "stage": "embed",
+            "code": module_sha256("harness.store.features"),
+            "space": plugin_identity(cell.space),
+            "assets": assets_identity(cell.space.spec.assets),
+            "packages": packages_of("harness.store.features"),
+            "hardware": hardware(cell),
+        }
+    )
+
+
+def space_identity(cell: Cell) -> dict[str, Any]:
+    """What makes two spaces the same."""
+    features = {"features": features_key(cell)} if cell.space.spec.extracts else {}
+    return {**plugin_identity(cell.space), **features}
+
+
+def _features(run: Run, extractor: Any, images: Tensor) -> Tensor:
+    def extract(batch: Tensor) -> Tensor:
+        unit = Samples(batch, batch.new_empty(0)).unit().images.to(run.device)
+        found: Tensor = extractor.embed(unit, run.assets)
+        return found
+
+    features = FeatureStore(run.store, features_key(run.cell), tuple(images.shape[1:]))
+    with run.watched("features") as progress:
+        return features.obtain(images, extract, progress)
+
+
+def embed(splits: Splits, features_of: Callable[[Tensor], Tensor]) -> Splits:
+    """The same splits with features [n, c, h, w] float32 in place of images, and their scale.
+
+    One mean and one deviation, of all the public pool's features, serve every channel: how the
+    channels compare is the extractor's, and a channel that is hardly ever on is not blown up. The
+    private images do not speak of themselves before they are protected. Raises CellFailed where
+    features are not maps of finite numbers.
+    """
+    private, public, test = (
+        part.map(lambda images: _checked(features_of(images)))
+        for part in (splits.private, splits.public, splits.test)
+    )
+    scale = _scale(public.images)
+    return replace(splits, private=private, public=public, test=test, scale=scale)
+
+
+def _checked(features: Tensor) -> Tensor:
+    if features.ndim != 4 or not bool(features.isfinite().all()):
+        raise CellFailed(
+            f"the space returned features of shape {tuple(features.shape)}; wanted [n, c, h, w], "
+            "all of them finite"
+        )
+    return features
+
+
+def _scale(features: Tensor) -> Scale:
+    """In float64, where the order of summation does not show; constant features keep theirs."""
+    import torch
+
+    std, mean = (value.item() for value in torch.std_mean(features.double(), correction=0))
+    channels = features.shape[1]
+    return Scale((mean,) * channels, (std if std > 0 else 1.0,) * channels, low=None, high=None)
+
+
+def standardised(samples: Samples, scale: Scale) -> Samples:
+    """Samples standardised, float32, made chunk by chunk to spare memory."""
+    import torch
+
+    images = torch.empty(samples.images.shape)
+    for start in range(0, len(samples), CHUNK):
+        span = slice(start, start + CHUNK)
+        images[span] = samples[span].standardised(scale).images
+    return Samples(images, samples.labels)

@@ -1,0 +1,153 @@
+"""What every stage of a cell has: a key, a way to make its output, and a form in the store.
+
+A key is SHA-256 over the stage's own module and all that this uses, the plugins' code and configs,
+the keys of the inputs, and the seed axes. Another stage's module counts through that stage's key:
+whoever uses its functions has it among the inputs. All keys of a cell follow from its plan:
+nothing has to run to know what is stored already.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from harness.api.errors import CellFailed, HarnessError
+from harness.store.artifacts import Artifact
+from harness.store.canonical import sha256_of
+from harness.store.provenance import packages_of, source_sha256
+
+if TYPE_CHECKING:
+    from harness.api.plugins import Progress
+    from harness.asking.plan import Cell
+    from harness.running.run import Run
+
+Out = TypeVar("Out")
+
+_MODULES: set[str] = set()
+"""The modules in which outputs are defined."""
+
+
+@dataclass(frozen=True, eq=False)
+class Output(ABC, Generic[Out]):
+    """What a run can be asked for, by `run(output)`, of one cell."""
+
+    cell: Cell
+
+    def __init_subclass__(cls) -> None:
+        """The module of an output counts in the keys of what is made of it, and only so."""
+        _MODULES.add(cls.__module__)
+
+    @property
+    def inputs(self) -> tuple[Output[Any], ...]:
+        """The outputs that it is made of."""
+        return ()
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What decides it besides its inputs and code, as JSON values."""
+
+    @abstractmethod
+    def obtain(self, run: Run) -> Out:
+        """The output; whoever asks a run twice is given it again without this."""
+
+    @cached_property
+    def key(self) -> str:
+        """Its name: equal where it is the same, whoever asks."""
+        return sha256_of(
+            {
+                "stage": type(self).__name__,
+                **code_identity(type(self).__module__),
+                "inputs": [output.key for output in self.inputs],
+                **self.facts(),
+            }
+        )
+
+
+class Stage(Output[Out]):
+    """An output that is stored.
+
+    `name` is what `--force` calls it, and its folder in the store. Whatever `make` takes from the
+    run besides its inputs (a device, plugins at work) is in `facts`.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def label(self) -> str:
+        """What a user sees while it is made."""
+        return self.name
+
+    @abstractmethod
+    def make(self, run: Run, progress: Progress) -> Artifact:
+        """The output as it is stored."""
+
+    @abstractmethod
+    def read(self, stored: Artifact) -> Out:
+        """The output as it is used."""
+
+    def obtain(self, run: Run) -> Out:
+        """The output, from the store or made; inputs are made outside of this stage's time.
+
+        Where the work was another process's, its own clock counts (`own_seconds`).
+        """
+
+        def make() -> Artifact:
+            for output in self.inputs:
+                run(output)
+            with run.watched(self.label) as progress:
+                made = self.make(run, progress)
+            run.made.add(self.key)
+            if "own_seconds" in made.facts:
+                run.timing[self.label] = round(made.facts["own_seconds"], 3)
+            return made
+
+        force = run.forced(self.name)
+        stored, found = run.store.obtain(self.name, self.key, make, force=force)
+        if found:
+            run.observer.cached(self.label)
+        return self.read(stored)
+
+
+def code_identity(*modules: str) -> dict[str, Any]:
+    """What modules run and with which packages, but for other outputs' own modules."""
+    apart = frozenset(_MODULES)
+    return {
+        "code": source_sha256(*modules, apart=apart),
+        "packages": packages_of(*modules, apart=apart),
+    }
+
+
+def hardware(cell: Cell) -> dict[str, Any]:
+    """What decides the last digits of what is trained or solved."""
+    return {"device": cell.device, "threads": cell.threads}
+
+
+def budget_identity(cell: Cell) -> list[float]:
+    """An attack may pace itself by what it is given."""
+    return [cell.request.time_limit, cell.request.megabytes]
+
+
+@contextmanager
+def plugin_boundary(name: str) -> Iterator[None]:
+    """Whatever a plugin raises on the owner's side becomes a failed cell that names it."""
+    try:
+        yield
+    except HarnessError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = _last_frame(error)
+        raise CellFailed(f"'{name}' raised {type(error).__name__}: {error} ({where})") from error
+
+
+def _last_frame(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    if trace is None:
+        return "nowhere"
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

@@ -1,0 +1,280 @@
+"""Flags: what a reader of a record must know before trusting its numbers. All are decided here.
+
+Of what was asked (`cell_flags`), of one judgement (`judgement_flags`), across attacks on one
+release (`check_consistency`), of twice the effort (`still_rising`, `sharper`), and of what failed
+beside the rest (`failure_flags`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.api.errors import NotApplicable
+from harness.api.knowledge import Channel, ReleaseKind, ThreatModel
+from harness.api.plugins import Config
+from harness.api.randomness import Stream
+from harness.scoring.identification import Identification
+from harness.scoring.intervals import Interval, mean_intervals
+from harness.scoring.verdict import MAIN_METRIC, telling_metric
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.asking.plan import Cell
+    from harness.asking.selector import Resolved
+    from harness.scoring.judgement import Judgement
+    from harness.scoring.summary import MetricScore
+
+SAME_GREY = 0.5 / 255
+"""Images that differ by less than half a grey level look the same."""
+CERTAIN = 0.99
+"""Top-1 from which an identification is as good as complete."""
+LEAST_DB = 0.1
+"""A difference that is worth a flag."""
+LEAST_ERROR = 1e-6
+"""Squared error a value, of values of variance one, below which nobody sees a difference."""
+
+Failures = Mapping[str, Exception]
+"""By attack, why it did not come to an end."""
+
+
+class Flag(BaseModel):
+    """A short name to filter by and a sentence to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    message: str
+
+
+QUICK_FLAG = Flag(
+    name="unranked",
+    message="the quick preset is for a first look; a board takes only standard or paper runs",
+)
+
+
+def cell_flags(cell: Cell) -> tuple[Flag, ...]:
+    """Flags that follow from what was asked."""
+    flags = uncounted(cell.request.preset, cell.threat_model, cell.attack)
+    for name in _bare_features(cell):
+        message = f"'{name}' speaks for the trained weights, not for features h(x) that leave"
+        flags = (*flags, Flag(name="beyond_the_guarantee", message=message))
+    if cell.public and cell.public.name != cell.dataset.name:
+        message = (
+            f"public images come from '{cell.public.name}'; where its classes are others, their "
+            "labels were drawn at random and class means tell nothing"
+        )
+        flags = (*flags, Flag(name="foreign_public", message=message))
+    return flags
+
+
+def uncounted(
+    preset: str, threat_model: ThreatModel, attack: Resolved | None = None
+) -> tuple[Flag, ...]:
+    """Why a result does not count, whatever it says: a quick look, or an attacker who is told."""
+    flags = (QUICK_FLAG,) if preset == "quick" else ()
+    if not threat_model.ranked:
+        message = f"the threat model '{threat_model.name}' hands the attack the truth"
+        flags = (*flags, Flag(name="unranked", message=message))
+    own = attack.config if attack else None
+    if isinstance(own, Config) and own.unranked():
+        flags = (*flags, Flag(name="unranked", message=own.unranked()))
+    return flags
+
+
+def _bare_features(cell: Cell) -> list[str]:
+    """Defenses that guard a training whose features leave unguarded."""
+    if cell.main is None or cell.kind is not ReleaseKind.FEATURES:
+        return []
+    return [defense.name for defense in cell.defenses if defense.spec.trains_alone]
+
+
+def judgement_flags(judgement: Judgement) -> list[Flag]:
+    """All flags that one judgement raises."""
+    return [
+        *below_null(judgement.privacy),
+        *constant_output(judgement),
+        *undefined_targets(judgement.privacy),
+        *null_fallback(judgement),
+    ]
+
+
+def below_null(privacy: Mapping[str, MetricScore]) -> list[Flag]:
+    """The attack does worse than guessing, and no better where signs do not count."""
+    score = privacy.get(MAIN_METRIC)
+    if score is None or score.gain_ci is None or score.gain_ci[1] >= 0:
+        return []
+    if telling_metric(privacy) != MAIN_METRIC:
+        return []
+    low, high = score.gain_ci
+    message = (
+        f"the attack's {MAIN_METRIC} lies {-high:.2f} to {-low:.2f} {score.unit} below the null "
+        f"'{score.null_name}', which uses no release: its failure says nothing about the defense"
+    )
+    return [Flag(name="below_null", message=message)]
+
+
+def constant_output(judgement: Judgement) -> list[Flag]:
+    """The attack returns one image for all targets."""
+    images = judgement.images[judgement.found]
+    if len(images) < 2 or (images - images[0]).abs().max().item() > SAME_GREY:
+        return []
+    message = f"all {len(images)} reconstructions are the same image: the release was not used"
+    return [Flag(name="constant_output", message=message)]
+
+
+def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
+    """Some targets have no value under a metric and are left out of its means."""
+    counts = {name: score.undefined for name, score in privacy.items() if score.undefined}
+    if not counts:
+        return []
+    listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+    message = f"targets without a defined value, counted and not averaged: {listed}"
+    return [Flag(name="undefined_targets", message=message)]
+
+
+def null_fallback(judgement: Judgement) -> list[Flag]:
+    """A null had to be made from less than its name says."""
+    notes = [note for note in judgement.notes if "falls back" in note]
+    return [Flag(name="null_fallback", message="; ".join(notes))] if notes else []
+
+
+def failure_flags(kind: Literal["companion", "member", "twice"], failed: Failures) -> list[Flag]:
+    """What did not come to an end beside the rest; what could not be is no failure."""
+    return [
+        Flag(name=f"{kind}_failed", message=f"{name}: {first_line(error)}")
+        for name, error in failed.items()
+        if kind != "member" or not isinstance(error, NotApplicable)
+    ]
+
+
+def first_line(error: Exception) -> str:
+    """An error's message without its log."""
+    return str(error).partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one attack reached: `scores` [n] of the main metric, signed so that more leaks more.
+
+    `errors` [n] squared error a value; None of both where it showed no images. `after_images`:
+    these are what the attack is after, and not a by-product of claims or a cheap companion.
+    """
+
+    attack: str
+    channels: frozenset[Channel]
+    linear: Literal["no", "yes", "optimal"]
+    scores: Tensor | None
+    errors: Tensor | None
+    identification: Identification | None = None
+    after_images: bool = True
+
+
+def check_consistency(
+    answers: Sequence[Answer], *, shown: bool, unit: str, stream: Stream
+) -> list[Flag]:
+    """All flags across attacks; `shown` says whether any reconstruction gains over its null."""
+    return [
+        *_knows_less(answers, unit, stream),
+        *_beats_optimum(answers, stream),
+        *_identified_only(answers, shown),
+    ]
+
+
+def _knows_less(answers: Sequence[Answer], unit: str, stream: Stream) -> Iterator[Flag]:
+    """An attack that knows less beats one that knows more, by more than the interval."""
+    least = LEAST_DB if unit == "dB" else 0.0
+    for loser in (answer for answer in answers if answer.after_images):
+        better = [
+            (mean, low, winner)
+            for winner in answers
+            if winner.channels < loser.channels
+            for mean, low, _ in _difference(winner.scores, loser.scores, stream)
+            if low > least
+        ]
+        if better:
+            mean, low, winner = max(better, key=lambda found: found[0])
+            extra = ", ".join(sorted(loser.channels - winner.channels))
+            yield Flag(
+                name="knows_less_does_better",
+                message=f"'{winner.attack}' beats '{loser.attack}', which also holds {extra}, by "
+                f"{mean:.2f} {unit} (at least {low:.2f}): '{loser.attack}' makes poor use of it",
+            )
+
+
+def _beats_optimum(answers: Sequence[Answer], stream: Stream) -> Iterator[Flag]:
+    """A linear attack has less pooled squared error than the best linear one."""
+    optima = [answer for answer in answers if answer.linear == "optimal"]
+    for optimum in optima:
+        for other in answers:
+            if other.linear != "yes":
+                continue
+            for mean, low, _ in _difference(optimum.errors, other.errors, stream):
+                if low > LEAST_ERROR:
+                    yield Flag(
+                        name="linear_beats_optimum",
+                        message=f"'{other.attack}' is linear and its squared error is {mean:.3g} "
+                        f"(at least {low:.3g}) a value below that of '{optimum.attack}', the "
+                        "optimum under its prior: the prior or the noise law does not fit",
+                    )
+
+
+def _identified_only(answers: Sequence[Answer], shown: bool) -> Iterator[Flag]:
+    sure = [a.attack for a in answers if a.identification and a.identification.top1 >= CERTAIN]
+    if sure and not shown:
+        yield Flag(
+            name="identified_not_reconstructed",
+            message=f"{', '.join(sure)} identifies nearly every image among candidates, and no "
+            "attack shows more of any than a guess does: better reconstructions must exist",
+        )
+
+
+def still_rising(
+    attack: str, effort: str, once: Tensor, twice: Tensor, unit: str, stream: Stream
+) -> list[Flag]:
+    """A flag where the main metric [n] gains from twice the effort."""
+    least = LEAST_DB if unit == "dB" else 0.0
+    return [
+        Flag(
+            name="still_rising",
+            message=f"'{attack}' gains {mean:.2f} {unit} (at least {low:.2f}) from twice the "
+            f"{effort}: it was stopped too early to say what leaks",
+        )
+        for mean, low, _ in _difference(twice, once, stream)
+        if low > 0 and mean >= least
+    ]
+
+
+def sharper(attack: str, effort: str, once: Identification, twice: Identification) -> list[Flag]:
+    """A flag where twice the effort identifies more, beyond both intervals."""
+    flags = []
+    for name in ("top1", "auc"):
+        before, after = getattr(once, f"{name}_ci"), getattr(twice, f"{name}_ci")
+        if before and after and after[0] > before[1]:
+            message = (
+                f"'{attack}' identifies more with twice the {effort}: {name} "
+                f"{getattr(twice, name):.3f} after {getattr(once, name):.3f}"
+            )
+            flags.append(Flag(name="still_rising", message=message))
+    return flags
+
+
+def _difference(
+    one: Tensor | None, other: Tensor | None, stream: Stream
+) -> Iterator[tuple[float, float, float]]:
+    """Mean and interval of one − other over images where both are defined; nothing without one."""
+    if one is None or other is None:
+        return
+    gap = one.double() - other.double()
+    defined = gap[gap.isfinite()]
+    if len(defined) < 2:
+        return
+    interval: Interval | None = mean_intervals(
+        defined.view(-1, 1).numpy(), stream.stream(use="consistency")
+    )[0]
+    if interval is not None:
+        yield float(defined.mean()), *interval

@@ -1,0 +1,1 @@
+"""What attacks on released features share."""

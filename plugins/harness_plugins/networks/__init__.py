@@ -1,0 +1,1 @@
+"""Networks that several plugins train, and how they are trained."""

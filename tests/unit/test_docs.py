@@ -1,0 +1,72 @@
+"""The documentation, read without building it: links that lead somewhere, and the whole API."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import harness.api
+
+pytestmark = pytest.mark.core
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LINK = re.compile(r"\]\((?P<to>[^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+LARGEST = 8 * 1024
+"""Bytes of a README that is one page."""
+
+
+def links(path: Path) -> list[str]:
+    """Where a page links to, but for the network and for places on the page itself."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    found = [match["to"].partition("#")[0] for match in LINK.finditer(text)]
+    return [to for to in found if to and not to.startswith(("http:", "https:"))]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_what_stands_beside_the_docs_links_to_files_that_are_there(name: str) -> None:
+    targets = links(ROOT / name)
+    assert "docs/plugins/index.md" in targets
+    assert [to for to in targets if not (ROOT / to).exists()] == []
+
+
+def test_pages_link_to_no_file_outside_the_docs() -> None:
+    for page in DOCS.rglob("*.md"):
+        for to in links(page):
+            target = (page.parent / to).resolve()
+            assert target.exists(), f"{page}: {to}"
+            assert target.is_relative_to(DOCS), f"{page}: {to} is not in the built site"
+
+
+def test_every_page_can_be_reached_from_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[2]
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert pages == set(re.findall(r"[\w/-]+\.md", menu))
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    page = (DOCS / "plugins" / "api.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^::: harness\.api\.(\w+)$", page, re.M))
+    assert documented >= set(harness.api.__all__)
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= LARGEST
+
+
+def test_the_docs_are_built_where_changes_are_checked() -> None:
+    tox = (ROOT / "tox.ini").read_text(encoding="utf-8")
+    assert "mkdocs build --strict" in tox
+    for place in (".ci/run", ".github/workflows/tests.yml"):
+        assert ",docs," in (ROOT / place).read_text(encoding="utf-8")
+
+
+def test_an_example_of_a_board_is_one() -> None:
+    from harness.boards.protocol import Board
+
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "boards.md").read_text(), re.M | re.S)
+    board = Board.model_validate(tomllib.loads(text))
+    assert [track.name for track in board.tracks] == ["once"]
