@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from harness.asking.request import make_request
 from harness.asking.selector import Resolved, parse_one, resolve
 from harness.running.machine import equip
 from harness.running.run import Observer, Run
-from harness.scoring.findings import leaks_more
+from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
 from harness.scoring.verdict import ABSOLUTE
@@ -89,6 +89,10 @@ class ControlReport(BaseModel):
         values = self.model_dump(mode="json")
         return {"schema": values.pop("schema_"), **values}
 
+    def json_bytes(self) -> bytes:
+        """As it lies in a file."""
+        return canonical_json(self.canonical()).encode() + b"\n"
+
     def fingerprint(self) -> str:
         """The id: a hash of everything that is not volatile."""
         return sha256_of({k: v for k, v in self.canonical().items() if k not in VOLATILE})
@@ -96,6 +100,11 @@ class ControlReport(BaseModel):
     def sealed(self) -> ControlReport:
         """The same report with its id."""
         return self.model_copy(update={"id": self.fingerprint()})
+
+    @property
+    def file_name(self) -> str:
+        """What it is called among a board's reports: one for each attack and its options."""
+        return f"{self.attack.name}-{sha256_of(self.attack.config)[:12]}.json"
 
     @property
     def conclusive(self) -> bool:
@@ -121,14 +130,14 @@ def run_controls(
     UsageError for what cannot be asked, and for an attack that declares no control.
     """
     root = root or cache_root()
-    asked = make_request(attack=text, **options)
-    attack = controlled(text, asked.preset)
+    request = make_request(attack=text, **options)
+    attack = controlled(text, request.preset)
     results = _results(attack, text, options, root, observer or Observer())
     report = ControlReport(
         written=text,
         attack=Used.of(registry(), "attacks", attack),
-        preset=asked.preset,
-        seed=asked.seed,
+        preset=request.preset,
+        seed=request.seed,
         results=results,
         passed=all(result.passed for result in results),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -136,7 +145,7 @@ def run_controls(
         packages=package_versions(),
     ).sealed()
     if report.conclusive:
-        _keep(report, report_path(attack, root))
+        write_atomically(report_path(attack, root), report.json_bytes())
     return report
 
 
@@ -158,17 +167,17 @@ def _results(
     with observer.stage(f"controls of {attack.name}") as progress:
         for control in controls:
             progress(len(results), len(controls), control.defense)
-            cell = {**options, **asked_of(control, text)}
+            cell = {**options, **options_of(control, text)}
             results.append(_result(control, cell, root, observer))
     return tuple(results)
 
 
-def asked_of(control: Control, attack: str) -> dict[str, Any]:
+def options_of(control: Control, attack: str) -> dict[str, Any]:
     """What is asked of `evaluate` for one control; if it looks at a metric, no other is scored."""
-    asked = control.metric.removesuffix(ABSOLUTE)
+    metric = control.metric.removesuffix(ABSOLUTE)
     known = {spec.name for spec in registry().specs("metrics")}
     return {
-        **({"metrics": asked} if asked in known else {}),
+        **({"metrics": metric} if metric in known else {}),
         **control.options,
         "defense": control.defense,
         "dataset": control.dataset,
@@ -180,26 +189,19 @@ def asked_of(control: Control, attack: str) -> dict[str, Any]:
 def _result(
     control: Control, cell: Mapping[str, Any], root: Path, observer: Observer
 ) -> ControlResult:
-    lacking = _obstacle(cell, root)
-    if lacking:
-        return ControlResult(control=control, status="unavailable", error=lacking)
-    return judged(control, Run.open(cell, cache=root, observer=observer).result())
-
-
-def _obstacle(cell: Mapping[str, Any], root: Path) -> str | None:
-    """Why a cell cannot be asked for here: an option, a plugin or data that is not there."""
+    """What became of a control; `unavailable` where its cell cannot be asked for here."""
     try:
         equip(plan(make_request(**cell), registry()), root)
     except (UsageError, AssetUnavailable) as error:
-        return str(error)
-    return None
+        return ControlResult(control=control, status="unavailable", error=str(error))
+    return judged(control, Run.open(cell, cache=root, observer=observer).result())
 
 
 def judged(control: Control, record: RunRecord) -> ControlResult:
     """Whether a cell's record reaches what its control asks, in the direction that leaks more."""
     found = _measured(control.metric, record) if record.status == "ok" else record.error
     common: dict[str, Any] = {"control": control, "record": record.id, "status": record.status}
-    if not isinstance(found, Measured):
+    if not isinstance(found, Finding):
         return ControlResult(**common, error=found)
     return ControlResult(
         **common,
@@ -207,25 +209,16 @@ def judged(control: Control, record: RunRecord) -> ControlResult:
         ci=found.ci,
         leaks_more=found.leaks_more,
         unit=found.unit,
-        passed=found.reaches(control.at_least),
+        passed=reaches(found.value, control.at_least, found.leaks_more),
     )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A number of a record, and which direction of it is worse for the owner."""
-
-    value: float
-    ci: Interval | None
-    leaks_more: Direction = "higher"
-    unit: str = ""
-
-    def reaches(self, wanted: float) -> bool:
-        """Whether it leaks as much as wanted, or more."""
-        return self.value >= wanted if self.leaks_more == "higher" else self.value <= wanted
+def reaches(value: float, wanted: float, leaks_more: Direction) -> bool:
+    """Whether a value leaks as much as wanted, or more."""
+    return value >= wanted if leaks_more == "higher" else value <= wanted
 
 
-def _measured(name: str, record: RunRecord) -> Measured | str:
+def _measured(name: str, record: RunRecord) -> Finding | str:
     """The number that a control names, or why the record does not have it."""
     part, _, field = name.partition(".")
     if part == "identification":
@@ -234,30 +227,26 @@ def _measured(name: str, record: RunRecord) -> Measured | str:
         score = record.privacy[name]
         if score.mean is None:
             return score.unavailable or f"'{name}' was not scored"
-        return Measured(score.mean, score.ci, score.leaks_more, score.unit)
+        side = score.leaks_more
+        return Finding(value=score.mean, ci=score.ci, leaks_more=side, unit=score.unit)
     if name in record.findings:
-        finding = record.findings[name]
-        return Measured(finding.value, finding.ci, finding.leaks_more, finding.unit)
+        return record.findings[name]
     known = {*record.privacy, *record.findings, *(f"identification.{f}" for f in IDENTIFICATION)}
     return f"the cell has no metric and no finding '{name}'.{nearest(name, known)}"
 
 
-def _identified(field: str, found: Identification | None) -> Measured | str:
+def _identified(field: str, found: Identification | None) -> Finding | str:
     if field not in IDENTIFICATION:
         return f"an identification has no '{field}'.{nearest(field, IDENTIFICATION)}"
     value = getattr(found, field, None)
     if value is None:
         return "the attack identified nothing: it returned no candidate scores"
-    return Measured(value, getattr(found, f"{field}_ci"))
+    return Finding(value=value, ci=getattr(found, f"{field}_ci"))
 
 
 def report_path(attack: Resolved, root: Path) -> Path:
     """Where the report on an attack lies: another source or config is another attack."""
     return root / "controls" / f"{attack.name}-{sha256_of(plugin_identity(attack))}.json"
-
-
-def _keep(report: ControlReport, path: Path) -> None:
-    write_atomically(path, canonical_json(report.canonical()).encode() + b"\n")
 
 
 def control_of(attack: Resolved, root: Path) -> ControlReport | None:
@@ -280,10 +269,14 @@ def load_report(path: Path) -> ControlReport:
     """Read a report and check it against its id; IntegrityError if the file is none."""
     with disk_errors(path):
         data = path.read_bytes()
-    report = _parsed(data)
-    if report is None:
-        raise _broken(path, path.stem.rpartition("-")[0])
-    return report
+    with suppress(*MALFORMED):
+        values = json.loads(data)
+        canonical_json(values).encode()  # no NaN and no lone surrogate, wherever they stand
+        values["schema_"] = values.pop("schema")
+        report = ControlReport.model_validate(values)
+        if report.id == report.fingerprint():
+            return report
+    raise _broken(path, path.stem.rpartition("-")[0])
 
 
 def _broken(path: Path, attack: str) -> IntegrityError:
@@ -303,15 +296,3 @@ def standing(text: str, preset: str, root: Path) -> str:
     if report is None:
         return f"not run yet: harness control '{text}'"
     return "passed" if report.passed else "FAILED: that the attack fails says nothing"
-
-
-def _parsed(data: bytes) -> ControlReport | None:
-    """The report in some bytes; None where there is none, or where it has not its id."""
-    try:
-        values = json.loads(data)
-        canonical_json(values).encode()
-        values["schema_"] = values.pop("schema")
-        report = ControlReport.model_validate(values)
-        return report if report.id == report.fingerprint() else None
-    except MALFORMED:
-        return None

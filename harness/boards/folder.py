@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from harness.api.errors import IntegrityError, UsageError, nearest
 from harness.boards.cells import identity
 from harness.boards.protocol import FILE, Board, read_board
-from harness.store.canonical import canonical_json, sha256_of
 from harness.store.paths import disk_errors, holding, listed, write_atomically
 from harness.store.record import Records
 
@@ -66,14 +65,17 @@ class BoardFolder:
         """Keep a record, in place of the one with the id `instead`."""
         self.records.save(record)
         if instead and instead != record.id:
-            with disk_errors(self.path):
-                self.records.path(instead).unlink(missing_ok=True)
-                self.records.gallery(instead).unlink(missing_ok=True)
+            self.drop(instead)
+
+    def drop(self, identity_: str) -> None:
+        """Remove a record and its picture, if they are there."""
+        with disk_errors(self.path):
+            self.records.path(identity_).unlink(missing_ok=True)
+            self.records.gallery(identity_).unlink(missing_ok=True)
 
     def keep_control(self, report: ControlReport) -> None:
         """Keep a report on an attack's positive controls, in place of one on the same options."""
-        name = f"{report.attack.name}-{sha256_of(report.attack.config)[:12]}.json"
-        write_atomically(self.controls / name, canonical_json(report.canonical()).encode() + b"\n")
+        write_atomically(self.controls / report.file_name, report.json_bytes())
 
     def keep_gallery(self, identity_: str, picture: bytes) -> None:
         """Keep a record's picture."""

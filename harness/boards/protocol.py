@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from harness.api.errors import UsageError, nearest
 from harness.asking.request import Request, read_toml, validated
 
 FILE = "board.toml"
@@ -105,8 +106,11 @@ class Board(_Part):
         return self
 
     def track(self, name: str) -> Track:
-        """A track by name."""
-        return next(track for track in self.tracks if track.name == name)
+        """A track by name; UsageError unless the board has it."""
+        known = {track.name: track for track in self.tracks}
+        if name not in known:
+            raise UsageError(f"Board '{self.name}' has no track '{name}'.{nearest(name, known)}")
+        return known[name]
 
 
 def _free() -> frozenset[str]:

@@ -18,7 +18,7 @@ from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved
 from harness.challenge import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
-from harness.challenge.opening import SALT_BYTES, Truth, checks, write_truth
+from harness.challenge.opening import SALT_BYTES, Truth, checks, truth_of, write_truth
 from harness.challenge.pack import (
     Checks,
     Description,
@@ -106,8 +106,8 @@ def _secrets(run: Run) -> KeyedStream:
     """
     cell, request = run.cell, run.cell.request
     used = [p.written for p in (*cell.defenses, cell.dataset, cell.public) if p]
-    asked = sha256_of([used, request.sizes.model_dump(), request.rounds])
-    return secret_stream(request.seed, run.secret).stream(stage="challenge", asked=asked)
+    digest = sha256_of([used, request.sizes.model_dump(), request.rounds])
+    return secret_stream(request.seed, run.secret).stream(stage="challenge", asked=digest)
 
 
 def _run(key: bytes, observer: Observer, options: dict[str, Any]) -> Run:
@@ -151,13 +151,6 @@ def _named(resolved: Resolved, **parameters: Any) -> Named:
     return Named(name=resolved.name, version=resolved.spec.version, config=None if own else config)
 
 
-def _truth(splits: Splits, made: Release) -> Truth:
-    extra = {n.removeprefix("extra."): t for n, t in made.secrets.items() if n.startswith("extra.")}
-    private = splits.private.unit()
-    weights, sources = made.secrets["weights"], made.secrets["sources"]
-    return Truth(private.images, private.labels, weights, sources, extra)
-
-
 def _statement(
     cell: Cell, splits: Splits, made: Release, truth: Truth, files: dict[str, str]
 ) -> Statement:
@@ -188,7 +181,8 @@ def _statement(
 
 def _write(places: Places, cell: Cell, splits: Splits, made: Release, salt: bytes) -> Description:
     """Fill both places, the truth's first: a pack without one would be of no use."""
-    truth = _truth(splits, made)
+    private = splits.private.unit()
+    truth = truth_of({**made.secrets, "images": private.images, "classes": private.labels})
     with _both(places) as part:
         save_tensors(made.tensors, part.pack / ENCODINGS)
         readme = part.pack / README

@@ -13,16 +13,19 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
 
 from harness.api import IntegrityError
 from harness.challenge.pack import Checks, Pack, Statement, flaw
 from harness.store.artifacts import save_tensors
 from harness.store.files import read_tensors, sha256_of_file
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
+TRUTH = ("images", "classes", "weights", "sources")
+"""Arrays of every truth; those of one defense alone have names that begin with `extra.`."""
 SALT_BYTES = 32
 CLOSE = 1e-4
 """How far float32 may carry a mixture from its sum made in another order."""
@@ -51,17 +54,11 @@ class Truth:
 
 def write_truth(path: Path, truth: Truth, statement: Statement, salt: bytes) -> str:
     """Write an opening; gives the commitment."""
-    import torch
-
-    tensors = {
-        "images": truth.images,
-        "classes": truth.classes,
-        "weights": truth.weights,
-        "sources": truth.sources,
-        "salt": torch.tensor(list(salt), dtype=torch.uint8),
-        "pack": torch.tensor(list(bytes.fromhex(statement.digest)), dtype=torch.uint8),
-    }
-    save_tensors(tensors | {f"extra.{name}": t for name, t in truth.extra.items()}, path)
+    tensors = {name: getattr(truth, name) for name in TRUTH}
+    tensors |= {f"extra.{name}": tensor for name, tensor in truth.extra.items()}
+    tensors["salt"] = torch.tensor(list(salt), dtype=torch.uint8)
+    tensors["pack"] = torch.tensor(list(bytes.fromhex(statement.digest)), dtype=torch.uint8)
+    save_tensors(tensors, path)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -81,45 +78,41 @@ def open_truth(path: Path, pack: Pack) -> Truth:
     problem = _problem(tensors, described)
     if problem:
         raise IntegrityError(f"{path} is what was committed to, and {problem}.")
-    truth = _truth(tensors)
+    truth = truth_of(tensors)
     unmet = _unmet(truth, pack)
     if unmet:
         raise IntegrityError(f"{path} is what was committed to, but {unmet}.")
     return truth
 
 
-def _truth(tensors: Mapping[str, Tensor]) -> Truth:
+def truth_of(tensors: Mapping[str, Tensor]) -> Truth:
+    """The truth in arrays as an opening has them, whatever else is among them."""
     extra = {n.removeprefix("extra."): t for n, t in tensors.items() if n.startswith("extra.")}
-    return Truth(
-        images=tensors["images"],
-        classes=tensors["classes"],
-        weights=tensors["weights"],
-        sources=tensors["sources"],
-        extra=extra,
-    )
+    images, classes, weights, sources = (tensors[name] for name in TRUTH)
+    return Truth(images, classes, weights, sources, extra)
 
 
-def _problem(tensors: Mapping[str, Tensor], said: Statement) -> str | None:
+def _problem(tensors: Mapping[str, Tensor], statement: Statement) -> str | None:
     """Why these tensors are no opening of the pack that says this, or None."""
-    import torch
-
-    wanted = {"images", "classes", "weights", "sources", "salt", "pack"}
+    wanted = {*TRUTH, "salt", "pack"}
     if not wanted <= set(tensors):
         return f"lacks {', '.join(sorted(wanted - set(tensors)))}"
-    if bytes(tensors["pack"].flatten().tolist()).hex() != said.digest:
+    if bytes(tensors["pack"].flatten().tolist()).hex() != statement.digest:
         return "challenge.json does not say what it said then: the pack was changed"
-    n, k = said.private, tensors["sources"].shape[-1] if tensors["sources"].ndim else 0
+    n, k = statement.private, tensors["sources"].shape[-1] if tensors["sources"].ndim else 0
     whole = (
         tensors["classes"].shape == (n,)
-        and tensors["sources"].shape == (said.rounds, n, k)
+        and tensors["sources"].shape == (statement.rounds, n, k)
         and {tensors[name].dtype for name in ("classes", "sources")} == {torch.int64}
-        and bool((tensors["classes"].clamp(0, len(said.classes) - 1) == tensors["classes"]).all())
+        and bool(
+            (tensors["classes"].clamp(0, len(statement.classes) - 1) == tensors["classes"]).all()
+        )
         and bool((tensors["sources"] >= 0).all())
     )
     if not whole:
         return "its classes or sources are not those of this pack"
-    return flaw("images", tensors["images"], (n, *said.shape)) or flaw(
-        "weights", tensors["weights"], (said.rounds, n, k)
+    return flaw("images", tensors["images"], (n, *statement.shape)) or flaw(
+        "weights", tensors["weights"], (statement.rounds, n, k)
     )
 
 
@@ -133,15 +126,13 @@ def _unmet(truth: Truth, pack: Pack) -> str | None:
     return None
 
 
-def checks(truth: Truth, said: Statement, pack: Pack) -> Checks:
+def checks(truth: Truth, statement: Statement, pack: Pack) -> Checks:
     """What of a pack can be recomputed from its truth."""
-    return Checks(labels=_labels_hold(truth, pack.labels), encodings=_held(truth, said, pack))
+    return Checks(labels=_labels_hold(truth, pack.labels), encodings=_held(truth, statement, pack))
 
 
 def _labels_hold(truth: Truth, labels: Tensor) -> bool:
     """Whether labels are those of the private images times their weights (InstaHide, alg. 2)."""
-    from torch.nn.functional import one_hot
-
     own, sources = truth.own, truth.sources.flatten(0, 1)
     weights = truth.weights.flatten(0, 1).where(own, 0.0)
     wanted = one_hot(truth.classes, labels.shape[-1]).float()
@@ -149,13 +140,13 @@ def _labels_hold(truth: Truth, labels: Tensor) -> bool:
     return bool((expected - labels.flatten(0, 1)).abs().max() <= CLOSE)
 
 
-def _held(truth: Truth, said: Statement, pack: Pack) -> Literal["values", "absolute values", "no"]:
+def _held(
+    truth: Truth, statement: Statement, pack: Pack
+) -> Literal["values", "absolute values", "no"]:
     """Whether encodings are the mixtures of the private images, perhaps but for their signs."""
-    import torch
-
-    if said.encoded_shape != said.shape or not truth.own.all():
+    if statement.encoded_shape != statement.shape or not truth.own.all():
         return "no"
-    standardised = said.scale.standardise(truth.images)
+    standardised = statement.scale.standardise(truth.images)
     held: Literal["values", "absolute values", "no"] = "values"
     for weights, sources, encodings in zip(
         truth.weights, truth.sources, pack.encodings, strict=True

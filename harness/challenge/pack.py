@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
 
 from harness.api import IntegrityError, Scale, UsageError
 from harness.challenge import DESCRIPTION, ENCODINGS, HASHED
 from harness.store.canonical import sha256_of
 from harness.store.files import read_tensors, sha256_of_file
 from harness.store.paths import disk_errors
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=1, le=2**31)]
@@ -88,8 +87,7 @@ class Statement(_Part):
     @property
     def digest(self) -> str:
         """SHA-256 of the statement as canonical JSON: what an opening says it opens."""
-        own = {name: getattr(self, name) for name in Statement.model_fields}
-        return sha256_of(Statement(**own).model_dump(mode="json"))
+        return sha256_of(self.model_dump(mode="json", include={*Statement.model_fields}))
 
 
 class Description(Statement):
@@ -132,19 +130,15 @@ def read_pack(folder: Path) -> Pack:
     described = _described(folder)
     for name in HASHED:
         if sha256_of_file(folder / name, "file of the pack") != described.files.get(name):
-            raise IntegrityError(_changed(folder / name))
+            raise IntegrityError(
+                f"{folder / name} does not have the hash that {DESCRIPTION} gives: it was changed, "
+                "or did not come whole. Get the pack again from its owner."
+            )
     tensors = read_tensors(folder / ENCODINGS, "file of the pack")
     problem = _problem(tensors, described)
     if problem:
         raise IntegrityError(f"{folder / ENCODINGS} has {problem}: the pack was not made so.")
     return Pack(described, tensors["encodings"], tensors["labels"])
-
-
-def _changed(path: Path) -> str:
-    return (
-        f"{path} does not have the hash that {DESCRIPTION} gives: it was changed, or did not come "
-        "whole. Get the pack again from its owner."
-    )
 
 
 def _described(folder: Path) -> Description:
@@ -190,8 +184,6 @@ def _problem(tensors: Mapping[str, Tensor], described: Description) -> str | Non
 
 def flaw(name: str, tensor: Tensor, shape: tuple[int, ...]) -> str | None:
     """Why an array is not finite float32 of this shape, or None."""
-    import torch
-
     if tuple(tensor.shape) != shape or tensor.dtype != torch.float32:
         kind = str(tensor.dtype).removeprefix("torch.")
         return f"`{name}` {list(tensor.shape)} {kind}, and not {list(shape)} float32"

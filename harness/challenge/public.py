@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.api import IntegrityError, Samples, Splits, Stream, UsageError
-from harness.asking.plan import Cell, plan
+from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved
@@ -52,21 +52,21 @@ def pool_sha256(public: Samples) -> str:
     return hashlib.sha256(public.images.contiguous().numpy().data).hexdigest()
 
 
-def public_splits(said: Statement) -> Splits:
+def public_splits(statement: Statement) -> Splits:
     """The splits of a pack, private ones being all that were set aside.
 
     UsageError where a dataset is unknown or the owner's own, AssetUnavailable where it is not
     here, IntegrityError where it is not what the owner had.
     """
-    return drawn(stranger(said, only="utility"), said)
+    return drawn(stranger(statement, only="utility"), statement)
 
 
-def drawn(run: Run, said: Statement) -> Splits:
+def drawn(run: Run, statement: Statement) -> Splits:
     """The splits of a pack, drawn again in a run of `stranger`."""
-    if not said.public.images:
+    if not statement.public.images:
         raise UsageError("the pack names no public images")
-    splits = draw(run, said.public.images)
-    if pool_sha256(splits.public) != said.public.sha256:
+    splits = draw(run, statement.public.images)
+    if pool_sha256(splits.public) != statement.public.sha256:
         raise IntegrityError(
             f"the public images drawn from '{run.cell.dataset.name}' are not those of the "
             "pack: another version of the dataset, perhaps"
@@ -74,36 +74,32 @@ def drawn(run: Run, said: Statement) -> Splits:
     return splits
 
 
-def stranger(said: Statement, observer: Observer | None = None, **options: Any) -> Run:
+def stranger(statement: Statement, observer: Observer | None = None, **options: Any) -> Run:
     """A run of a pack's cell: its datasets and its defense, as the pack says they are.
 
     `options` are those of `harness evaluate`. It has no owner's key; nothing of it is secret.
     """
     request = make_request(
         **{"preset": "standard", "metrics": "ssim", "device": "cpu", **options},
-        defense=said.defense.name,
-        dataset=said.dataset.name,
-        public=said.public.dataset.name if said.public.dataset else None,
-        private_size=said.private,
-        public_size=max(1, said.public.images),
-        rounds=said.rounds,
-        seed=said.public.seed,
+        defense=statement.defense.name,
+        dataset=statement.dataset.name,
+        public=statement.public.dataset.name if statement.public.dataset else None,
+        private_size=statement.private,
+        public_size=max(1, statement.public.images),
+        rounds=statement.rounds,
+        seed=statement.public.seed,
     )
     root = cache_root()
-    cell = equip(as_said(plan(request, registry()), said), root)
+    planned, public = plan(request, registry()), statement.public.dataset
+    cell = replace(
+        planned,
+        dataset=_configured(planned.dataset, statement.dataset),
+        public=_configured(planned.public, public) if planned.public and public else None,
+        defenses=tuple(_configured(defense, statement.defense) for defense in planned.defenses),
+    )
+    cell = equip(cell, root)
     check_machine(cell.device)
     return Run(cell, Store(root), registry(), observer=observer)
-
-
-def as_said(cell: Cell, said: Statement) -> Cell:
-    """The cell with the configs that the pack gives."""
-    public = said.public.dataset
-    return replace(
-        cell,
-        dataset=_configured(cell.dataset, said.dataset),
-        public=_configured(cell.public, public) if cell.public and public else None,
-        defenses=tuple(_configured(defense, said.defense) for defense in cell.defenses),
-    )
 
 
 def _configured(resolved: Resolved, named: Named) -> Resolved:

@@ -7,12 +7,15 @@ minimum or mean of what that gives, averaged over all encodings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict
+from torch import Tensor
 
 from harness.api import (
     AssetFolder,
@@ -35,9 +38,6 @@ from harness.scoring.matching import COLOUR, Matched, Nulls, make_nulls, match, 
 from harness.scoring.summary import MetricScore, Values, summarise
 from harness.store.files import read_tensors, sha256_of_file
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 SLACK = 1e-3
 """How far beyond 0 and 1 values may lie, to be clamped."""
 
@@ -55,11 +55,6 @@ class Submission:
     decryptions: Tensor | None
     rows: Tensor | None = None
     targets: Tensor | None = None
-
-    @property
-    def named(self) -> bool:
-        """Whether images say which private image they are meant to be."""
-        return self.rows is not None or self.targets is not None
 
 
 def read_submission(path: Path, described: Description) -> Submission:
@@ -92,8 +87,6 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
 
 def _unit(name: str, values: Tensor, shape: tuple[int | None, ...]) -> Tensor:
     """Values in [0,1] as float32, if they have this shape; None stands for any length."""
-    import torch
-
     pairs = zip(shape, values.shape, strict=False)
     wanted = tuple(got if want is None else want for want, got in pairs)
     if len(shape) != values.ndim or wanted != tuple(values.shape):
@@ -175,9 +168,6 @@ def by_images(images: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) 
     `images` and `truth` [n, c, h, w] are in one order. NaN where a source is public. Each pair of
     images is compared once.
     """
-    import numpy as np
-    import torch
-
     n = len(truth)
     codes = (mixed.primary[:, None] * n + mixed.targets)[mixed.own]
     pairs, places = map(torch.from_numpy, np.unique(codes.numpy(), return_inverse=True))
@@ -189,8 +179,6 @@ def by_images(images: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) 
 
 def by_encoding(decryptions: Tensor, truth: Tensor, mixed: Mixtures, compare: Compare) -> Tensor:
     """[encodings, k] float64: each decryption against all private images in its encoding."""
-    import torch
-
     table = torch.full(mixed.own.shape, torch.nan, dtype=torch.float64)
     for column, own in enumerate(mixed.own.T):
         if not own.any():  # public images alone
@@ -204,8 +192,6 @@ def summed_up(ssim: Tensor | None, squared: Tensor) -> dict[str, float]:
 
     Those of SSIM are left out where there is none.
     """
-    import torch
-
     found = {
         "min_l2": squared.nan_to_num(torch.inf).amin(1),
         "max_l2": squared.nan_to_num(-torch.inf).amax(1),
@@ -264,77 +250,75 @@ class _Answer:
 def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
     """Score a submission; UsageError for bad input, IntegrityError for a broken pack."""
     read = read_pack(pack)
-    said, known = read.described, open_truth(truth, read)
-    given = read_submission(submission, said)
-    answer = _answer(given, known, said)
-    ssim, reason = _ssim(known, said)
-    nulls, notes = _nulls(known, said, answer.guesses)
+    description, known = read.described, open_truth(truth, read)
+    given = read_submission(submission, description)
+    answer = _answer(given, known, description)
+    ssim, reason = _ssim(known, description)
+    nulls, notes = _nulls(known, description, answer.guesses)
     compares: dict[str, Compare] = {"ssim": ssim.score} if ssim else {}
     compares["l2"] = l2
+    left = description.private - answer.found
+    left_out = (
+        f"{left} of {description.private} private images were not submitted: mean colour instead"
+    )
     return ChallengeScore(
-        pack=said.id,
+        pack=description.id,
         submission=given.sha256,
         kind="images" if answer.images is not None else "decryptions",
-        encodings=said.rounds * said.private,
-        targets=said.private,
+        encodings=description.rounds * description.private,
+        targets=description.private,
         found=answer.found,
         matched=bool(answer.guesses),
         measures=_measures(answer, known, nulls, compares),
         privacy=_privacy(answer, known, nulls, compares),
-        notes=(*reason, *notes, *_left_out(answer, said)),
+        notes=(*reason, *notes, *([left_out] if left else [])),
     )
 
 
-def _answer(given: Submission, truth: Truth, said: Description) -> _Answer:
+def _answer(given: Submission, truth: Truth, description: Description) -> _Answer:
     """The submission; a private image without one is the dataset's mean colour."""
     if given.images is None:
         return _Answer(None, given.decryptions, len(truth.images), 0)
     matched = placed(given, truth)
     found = matched.found.view(-1, 1, 1, 1)
-    images = matched.images.where(found, _colour(truth, said))
+    images = matched.images.where(found, _colour(truth, description))
     return _Answer(images, None, int(found.sum()), matched.unnamed)
 
 
-def _colour(truth: Truth, said: Description) -> Tensor:
-    return truth.images.new_tensor(said.mean).view(-1, 1, 1)
+def _colour(truth: Truth, description: Description) -> Tensor:
+    return truth.images.new_tensor(description.mean).view(-1, 1, 1)
 
 
-def _left_out(answer: _Answer, said: Description) -> Iterable[str]:
-    if answer.found < said.private:
-        left = said.private - answer.found
-        yield f"{left} of {said.private} private images were not submitted: mean colour instead"
-
-
-def _ssim(truth: Truth, said: Description) -> tuple[Metric | None, tuple[str, ...]]:
+def _ssim(truth: Truth, description: Description) -> tuple[Metric | None, tuple[str, ...]]:
     """The harness's SSIM, or a sentence on why there is none."""
     known = registry()
     spec = known.metric("ssim")
     nobody = Samples(truth.images[:0], truth.classes[:0])
     scene = Scene(
-        scale=said.scale,
+        scale=description.scale,
         device=truth.images.device,
         assets=AssetFolder({}),
         decoys=nobody.images,
         public=nobody,
         labels=truth.classes,
-        classes=len(said.classes),
+        classes=len(description.classes),
     )
     metric: Metric = load_factory(spec, known.origin("metrics", spec.name))(scene)
-    reason = metric.unavailable(said.shape)
+    reason = metric.unavailable(description.shape)
     return (None, (f"no SSIM: {reason}",)) if reason else (metric, ())
 
 
-def _nulls(truth: Truth, said: Description, guesses: int) -> tuple[Nulls, tuple[str, ...]]:
+def _nulls(truth: Truth, description: Description, guesses: int) -> tuple[Nulls, tuple[str, ...]]:
     """Reconstructions without the release, given as much help as the submission."""
     private = Samples(truth.images, truth.classes)
-    colour = _colour(truth, said).expand_as(truth.images)
+    colour = _colour(truth, description).expand_as(truth.images)
     try:
-        public = public_splits(said).public
+        public = public_splits(description).public
     except HarnessError as error:  # a dataset that is not here, or is another: no reason to stop
         reason = f"no null but the mean colour, for want of public images: {error}"
         return Nulls({COLOUR: colour}), (reason,)
-    stream = KeyedStream(board_key(said.public.seed)).stream(stage="judge", use="nulls")
-    nulls = make_nulls(public, private, said.classes, said.mean, stream)
+    stream = KeyedStream(board_key(description.public.seed)).stream(stage="judge", use="nulls")
+    nulls = make_nulls(public, private, description.classes, description.mean, stream)
     return (match_nulls(nulls, truth.images, guesses) if guesses else nulls), nulls.notes
 
 

@@ -49,7 +49,8 @@ def solve(
     run on this pack, or fails.
     """
     _check_place(out)
-    _one_attack(attack)
+    if registry().attack(parse_one(attack).name).members:
+        raise UsageError(f"'{attack}' is many attacks; name one of them.")
     pack = read_pack(folder)
     run = _run(pack, attack, observer, options)
     plan = run.cell.main
@@ -72,29 +73,24 @@ def _check_place(out: Path) -> None:
             raise UsageError(f"{out} cannot be written: it is a folder, or lies in none.")
 
 
-def _one_attack(attack: str) -> None:
-    if registry().attack(parse_one(attack).name).members:
-        raise UsageError(f"'{attack}' is many attacks; name one of them.")
-
-
 def _run(pack: Pack, attack: str, observer: Observer, options: dict[str, Any]) -> Run:
     """A run whose keys name the pack: it stands for the owner, and its pool for the splits."""
-    said = pack.described
+    own = pack.described
     fixed = {"only": "privacy", "release": "encodings", "threat_model": THREAT_MODEL}
-    run = stranger(said, observer, attack=attack, **fixed, **options)
-    pool = [said.public.sha256, said.private, said.shape, said.classes, said.mean, said.std]
+    run = stranger(own, observer, attack=attack, **fixed, **options)
+    pool = [own.public.sha256, own.private, own.shape, own.classes, own.mean, own.std]
     data = {run.cell.dataset.written: sha256_of(pool)}
-    run.cell = replace(run.cell, owner=f"pack {said.id}", fingerprints=data)
+    run.cell = replace(run.cell, owner=f"pack {own.id}", fingerprints=data)
     return run
 
 
-def _splits(said: Statement, public: Samples) -> Splits:
+def _splits(statement: Statement, public: Samples) -> Splits:
     """The public images, and as many blanks as there are private ones."""
     blank = Samples(
-        torch.zeros(said.private, *said.shape, dtype=torch.uint8),
-        torch.zeros(said.private, dtype=torch.int64),
+        torch.zeros(statement.private, *statement.shape, dtype=torch.uint8),
+        torch.zeros(statement.private, dtype=torch.int64),
     )
-    return Splits(blank, public, public[:0], said.scale, said.classes)
+    return Splits(blank, public, public[:0], statement.scale, statement.classes)
 
 
 def _release(pack: Pack) -> Release:
@@ -103,16 +99,13 @@ def _release(pack: Pack) -> Release:
     return Release(ReleaseKind.ENCODINGS, tensors, {}, {})
 
 
-def _tensors(found: Reconstruction, said: Statement) -> dict[str, Tensor]:
+def _tensors(found: Reconstruction, statement: Statement) -> dict[str, Tensor]:
     """A reconstruction as a submission: images in [0,1]."""
     if found.images is None:
         raise CellFailed("the attack makes claims and returned no images: nothing to submit")
-    images = said.scale.within(said.scale.restore(found.images.float()))
-    named = {ROWS: found.rows, TARGETS: found.targets}
-    return {
-        IMAGES: images,
-        **{name: tensor for name, tensor in named.items() if tensor is not None},
-    }
+    images = statement.scale.within(statement.scale.restore(found.images.float()))
+    tensors = {IMAGES: images, ROWS: found.rows, TARGETS: found.targets}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def _write(out: Path, tensors: Mapping[str, Tensor]) -> None:

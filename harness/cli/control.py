@@ -58,24 +58,24 @@ def command(
     from harness.cli.progress import Bars
     from harness.control import run_controls
 
-    asked = given(options)
+    options = given(options)
     folder = find_board(board) if board else None
     if folder:
-        chosen, undeclared, asked = _of_board(folder, attacks, every, asked)
+        chosen, undeclared, options = _of_board(folder, attacks, every, options)
     else:
-        chosen, undeclared = _chosen(attacks, every, asked)
+        chosen, undeclared = _chosen(attacks, every, options)
     reports = []
     for text in chosen:
         with Bars(quiet=quiet or as_json) as watching:
-            reports.append(run_controls(text, watching, **asked))
+            reports.append(run_controls(text, watching, **options))
         if folder:
             folder.keep_control(reports[-1])
         if not as_json:
             _print(reports[-1])
     passed = all(report.passed for report in reports)
     if as_json:
-        told = [report.canonical() for report in reports]
-        print_json({"passed": passed, "reports": told, "undeclared": undeclared})
+        printed = [report.canonical() for report in reports]
+        print_json({"passed": passed, "reports": printed, "undeclared": undeclared})
     else:
         for name in undeclared:
             click.echo(f"{name}: no control declared")
@@ -83,7 +83,7 @@ def command(
 
 
 def _of_board(
-    folder: BoardFolder, attacks: tuple[str, ...], every: bool, asked: dict[str, Any]
+    folder: BoardFolder, attacks: tuple[str, ...], every: bool, options: dict[str, Any]
 ) -> tuple[list[str], list[str], dict[str, Any]]:
     """The attacks of a board that declare controls, those that do not, and the board's options."""
     from harness.api.errors import UsageError
@@ -91,7 +91,7 @@ def _of_board(
     from harness.asking.selector import parse_one
     from harness.boards.cells import cells_of
 
-    if attacks or every or asked:
+    if attacks or every or options:
         raise UsageError("A board says which attacks it has, and how: --board stands alone.")
     texts = list(dict.fromkeys(cell.request.attack for cell in cells_of(folder.board)))
     specs = {text: registry().attack(parse_one(text).name) for text in texts}
@@ -101,7 +101,7 @@ def _of_board(
 
 
 def _chosen(
-    attacks: tuple[str, ...], every: bool, asked: dict[str, Any]
+    attacks: tuple[str, ...], every: bool, options: dict[str, Any]
 ) -> tuple[list[str], list[str]]:
     """Attacks to run, all of them known to be sound before the first runs; and those without."""
     from harness.api.errors import UsageError
@@ -115,7 +115,7 @@ def _chosen(
         specs = registry().specs("attacks")
         declared = [spec.name for spec in specs if spec.controls]
         return declared, [spec.name for spec in specs if not spec.controls]
-    preset = make_request(**asked).preset
+    preset = make_request(**options).preset
     for text in attacks:
         controlled(text, preset)
     return list(dict.fromkeys(attacks)), []

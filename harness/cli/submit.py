@@ -11,8 +11,8 @@ from harness.cli.options import PATH, epilog, json_option, print_json, quiet_opt
 
 if TYPE_CHECKING:
     from harness.scheduling.matrix import Foreseen
-    from harness.submissions.folder import Said, Submission
-    from harness.submissions.making import Undertaking
+    from harness.submissions.folder import Authorship, Submission
+    from harness.submissions.making import Draft
 
 
 @click.command(
@@ -69,22 +69,22 @@ def command(
     from harness.cli.matrix import print_plan
     from harness.scheduling.matrix import to_do
     from harness.store import cache_root
-    from harness.submissions.making import ahead, told, undertake
+    from harness.submissions.making import ahead, authorship_of, prepare
 
-    asked = undertake(
+    draft = prepare(
         what, find_board(board), cache_root(), kind=kind, tracks=tracks, name=name, out=out
     )
     if dry_run:
-        foreseen = ahead(asked)
+        foreseen = ahead(draft)
         print_plan(foreseen, to_do(foreseen, retry=retry), as_json)
         return 0
-    said = told(asked, {"paper": paper, "authors": authors, "license": license})
-    return _run(asked, said, workers, retry=retry, quiet=quiet or as_json, as_json=as_json)
+    authorship = authorship_of(draft, {"paper": paper, "authors": authors, "license": license})
+    return _run(draft, authorship, workers, retry=retry, quiet=quiet or as_json, as_json=as_json)
 
 
 def _run(
-    asked: Undertaking,
-    said: Said,
+    draft: Draft,
+    authorship: Authorship,
     workers: int,
     *,
     retry: bool,
@@ -96,19 +96,19 @@ def _run(
     from harness.scheduling.matrix import check_here, to_do
     from harness.submissions.making import adopt, ahead, controls, describe
 
-    foreseen = ahead(asked)
+    foreseen = ahead(draft)
     check_here(to_do(foreseen, retry=retry))
-    adopt(asked, foreseen)
-    describe(asked, said, foreseen, "not run" if asked.chosen.kind == "attack" else "no attack")
+    adopt(draft, foreseen)
+    describe(draft, authorship, foreseen)
     missing = to_do(foreseen, retry=retry)
-    at_work = engine_of("local", None, workers, missing, asked.root)
-    foreseen = run(foreseen, missing, asked.root, asked.folder, at_work, quiet=quiet)
+    at_work = engine_of("local", None, workers, missing, draft.root)
+    foreseen = run(foreseen, missing, draft.root, draft.folder, at_work, quiet=quiet)
     with Bars(quiet=quiet) as watching:
-        control = controls(asked, watching)
-    return _print(asked, describe(asked, said, foreseen, control), foreseen, as_json)
+        control = controls(draft, watching)
+    return _print(draft, describe(draft, authorship, foreseen, control), foreseen, as_json)
 
 
-def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
+def _print(draft: Draft, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
     from harness.results.brief import brief
     from harness.results.groups import LOST
 
@@ -116,16 +116,16 @@ def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_js
     failed = sum(record.status in LOST for record in records)
     if as_json:
         values = made.model_dump(mode="json", exclude={"schema_"})
-        print_json({**values, "folder": str(asked.folder.path), "failed": failed})
+        print_json({**values, "folder": str(draft.folder.path), "failed": failed})
     else:
         for line in brief(records):
             click.echo(line)
-        for line in _ending(asked, made, failed):
+        for line in _ending(draft, made, failed):
             click.echo(line)
     return 1 if failed or made.missing else 0
 
 
-def _ending(asked: Undertaking, made: Submission, failed: int) -> list[str]:
+def _ending(draft: Draft, made: Submission, failed: int) -> list[str]:
     from harness.results.numerals import counted
 
     lines = []
@@ -135,7 +135,7 @@ def _ending(asked: Undertaking, made: Submission, failed: int) -> list[str]:
         lines.append(f"{counted(failed, 'cell')} failed: --retry runs what failed again")
     if made.missing:
         lines.append(f"{counted(made.missing, 'cell')} missing: the same command goes on")
-    lines.append(f"submission {asked.folder.path} ({counted(len(made.records), 'record')})")
+    lines.append(f"submission {draft.folder.path} ({counted(len(made.records), 'record')})")
     if not made.missing:
-        lines.append(f"check it   harness verify {asked.folder.path}")
+        lines.append(f"check it   harness verify {draft.folder.path}")
     return lines

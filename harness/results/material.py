@@ -68,14 +68,14 @@ def gathered(folder: BoardFolder) -> Material:
 def _described(path: Path, told: Submission, folder: BoardFolder) -> Submission:
     """What a submission says of itself; UsageError unless it is of this board and folder."""
     from harness.api.errors import UsageError
-    from harness.submissions.cells import check_tracks
 
     if (told.board, told.name) != (folder.board.name, path.name):
         raise UsageError(
             f"{path} holds the submission '{told.name}' to the board '{told.board}'; it belongs "
             f"below submissions/{told.name} of that board."
         )
-    check_tracks(folder.board, told.tracks)
+    for name in told.tracks:
+        folder.board.track(name)
     return told
 
 
@@ -106,10 +106,8 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
 
 def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
     """A submission's reports on the attack that it hands in; others count for nothing."""
-    from harness.submissions.checks import hands_in
-
     for report in _reports(folder):
-        if hands_in(told, report.attack):
+        if told.hands_in("attack", report.attack):
             yield Reported(report, told.name)
 
 

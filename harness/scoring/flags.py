@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from harness.asking.plan import Cell
     from harness.asking.selector import Resolved
     from harness.scoring.judgement import Judgement
+    from harness.scoring.summary import MetricScore
 
 SAME_GREY = 0.5 / 255
 """Images that differ by less than half a grey level look the same."""
@@ -95,19 +96,19 @@ def _bare_features(cell: Cell) -> list[str]:
 def judgement_flags(judgement: Judgement) -> list[Flag]:
     """All flags that one judgement raises."""
     return [
-        *below_null(judgement),
+        *below_null(judgement.privacy),
         *constant_output(judgement),
-        *undefined_targets(judgement),
+        *undefined_targets(judgement.privacy),
         *null_fallback(judgement),
     ]
 
 
-def below_null(judgement: Judgement) -> list[Flag]:
+def below_null(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     """The attack does worse than guessing, and no better where signs do not count."""
-    score = judgement.privacy.get(MAIN_METRIC)
+    score = privacy.get(MAIN_METRIC)
     if score is None or score.gain_ci is None or score.gain_ci[1] >= 0:
         return []
-    if telling_metric(judgement.privacy) != MAIN_METRIC:
+    if telling_metric(privacy) != MAIN_METRIC:
         return []
     low, high = score.gain_ci
     message = (
@@ -126,9 +127,9 @@ def constant_output(judgement: Judgement) -> list[Flag]:
     return [Flag(name="constant_output", message=message)]
 
 
-def undefined_targets(judgement: Judgement) -> list[Flag]:
+def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     """Some targets have no value under a metric and are left out of its means."""
-    counts = {name: score.undefined for name, score in judgement.privacy.items() if score.undefined}
+    counts = {name: score.undefined for name, score in privacy.items() if score.undefined}
     if not counts:
         return []
     listed = ", ".join(f"{name} {count}" for name, count in counts.items())

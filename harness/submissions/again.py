@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.api.errors import UsageError
+from harness.running.machine import check_machine, fingerprint
+from harness.running.run import Observer, Run
 from harness.scoring.summary import PROPORTION, MetricScore
 from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
+from harness.submissions.sums import shown
 
 if TYPE_CHECKING:
-    from harness.running.run import Observer
+    from harness.running.rejudge import Rejudged
     from harness.scoring.by_image import ByImage, Column
-    from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
     from harness.scoring.intervals import Interval
+    from harness.store.artifacts import Store
     from harness.store.record import RunRecord
+    from harness.submissions.checks import Note
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4
 """Judging again on another machine may move a number by this share of it, or by this much."""
@@ -27,27 +31,43 @@ DECIBELS = 1e-2
 FLIPS = 0.01
 """On this share of images a metric of yes and no may answer otherwise, where two are as near."""
 SUMS = ("mean", "std", "median", "worst", "null", "gain")
+SHARED = ("assets", FEATURES)
+"""What a fresh cache shares with the one that is there: data, and a public network's features."""
 
 
-def judged_otherwise(
-    record: RunRecord,
-    privacy: Mapping[str, MetricScore],
-    by_image: Mapping[str, ByImage],
-    findings: Mapping[str, Finding],
-    identification: Identification | None,
-) -> list[str]:
+def judged_again(
+    record: RunRecord, reconstruction: Path, release: Path | None, store: Store, observer: Observer
+) -> list[Note]:
+    """What the attack of a record returned, judged by what is installed here.
+
+    UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
+    """
+    check_machine("cpu")
+    from harness.running.rejudge import rejudge
+
+    found = rejudge(record, reconstruction, release, store, observer)
+    others, missing = judged_otherwise(record, found), unmeasured(record.privacy, found.privacy)
+    notes: list[Note] = [("differs", f"judged again, {text}") for text in others]
+    notes += [("cannot", f"judging again by {text}") for text in missing]
+    return notes or [("ok", "judged again: the same")]
+
+
+def judged_otherwise(record: RunRecord, found: Rejudged | RunRecord) -> Iterator[str]:
     """What of a record is not what judging again gave, beyond rounding; nothing if all is."""
-    found = []
-    for name in measured(record.privacy, privacy):
-        others = [*_sums(record.privacy[name], privacy[name])]
-        if name in record.by_image and name in by_image:
-            others += _columns(record.by_image[name], by_image[name])
+    for name in measured(record.privacy, found.privacy):
+        others = [*_sums(record.privacy[name], found.privacy[name])]
+        if name in record.by_image and name in found.by_image:
+            others += _columns(record.by_image[name], found.by_image[name])
         if others:
-            found.append(f"{name}: {', '.join(others)}")
-    found += _findings(record, findings)
-    if not _same_identification(record.identification, identification):
-        found.append("another share of images is identified")
-    return found
+            yield f"{name}: {', '.join(others)}"
+    for name, finding in record.findings.items():
+        other = found.findings.get(name)
+        if other is None:
+            yield f"{name}: it is not found again"
+        elif not _near(finding.value, other.value, finding.unit):
+            yield f"{name}: it is {other.value:.6g}, not {finding.value:.6g}"
+    if not _same_identification(record.identification, found.identification):
+        yield "another share of images is identified"
 
 
 def measured(one: Mapping[str, MetricScore], other: Mapping[str, MetricScore]) -> list[str]:
@@ -73,7 +93,7 @@ def _sums(one: MetricScore, other: MetricScore) -> Iterator[str]:
     for field in SUMS:
         stated, found = getattr(one, field), getattr(other, field)
         if not _near(stated, found, one.unit):
-            yield f"its {field} is {_shown(found)}, not {_shown(stated)}"
+            yield f"its {field} is {shown(found)}, not {shown(stated)}"
 
 
 def _columns(one: ByImage, other: ByImage) -> Iterator[str]:
@@ -97,20 +117,40 @@ def _near(stated: float | None, found: float | None, unit: str) -> bool:
     return abs(stated - found) <= slack
 
 
-def _findings(record: RunRecord, found: Mapping[str, Finding]) -> Iterator[str]:
-    for name, finding in record.findings.items():
-        if name not in found:
-            yield f"{name}: it is not found again"
-        elif not _near(finding.value, found[name].value, finding.unit):
-            yield f"{name}: it is {found[name].value:.6g}, not {finding.value:.6g}"
-
-
 def _same_identification(one: Identification | None, other: Identification | None) -> bool:
     if one is None or other is None:
         return one is other
-    pairs = zip(one.model_dump().items(), other.model_dump().values(), strict=True)
-    values = [(a, b) for (_, a), b in pairs if isinstance(a, float)]
+    values = [(stated, getattr(other, name)) for name, stated in one if isinstance(stated, float)]
     return all(isinstance(b, float) and abs(a - b) <= FLIPS for a, b in values)
+
+
+@contextmanager
+def fresh_cache(root: Path) -> Iterator[Path]:
+    """A cache in which nothing was ever run; gone at the end."""
+    with scratch_folder(root, "replay") as folder:
+        with disk_errors(folder):
+            for name in SHARED:
+                (root / name).mkdir(parents=True, exist_ok=True)
+                (folder / name).symlink_to(root.absolute() / name)
+        yield folder
+
+
+def run_again(record: RunRecord, cache: Path, observer: Observer) -> list[Note]:
+    """A record's cell, run by what is installed here.
+
+    Cells that are run in one cache share releases and trainings. UsageError or AssetUnavailable
+    for what cannot be run here.
+    """
+    if record.seeds.get("owner_key") != fingerprint(None):
+        raise UsageError("it was made with an owner's key of its own, which its owner keeps")
+    options = record.request.model_dump()
+    options |= {"threads": record.threads, "device": "auto"}
+    other = Run.open(options, cache=cache, observer=observer).result()
+    if same_bits(record, other):
+        return [("ok", "run again: the same to the bit")]
+    if found := outside(record, other):
+        return [("differs", f"run again, {'; '.join(found)}")]
+    return [("ok", "run again: within its intervals")]
 
 
 def same_bits(record: RunRecord, other: RunRecord) -> bool:
@@ -125,63 +165,30 @@ def outside(record: RunRecord, other: RunRecord) -> list[str]:
         return [
             f"it ended as {other.status}, not {record.status}: {other.error or ''}".rstrip(": ")
         ]
-    found = []
+    found: list[str] = []
     for name in measured(record.privacy, other.privacy):
         one, now = record.privacy[name], other.privacy[name]
-        if not (_inside(now.mean, one.ci) or _near(one.mean, now.mean, one.unit)):
-            found.append(f"{name} is {_shown(now.mean)}, outside of {_text(one.ci, one.mean)}")
+        found += _strays(name, one.mean, one.ci, now.mean, one.unit)
     for name, finding in record.findings.items():
         value = other.findings[name].value if name in other.findings else None
-        if not (_inside(value, finding.ci) or _near(finding.value, value, finding.unit)):
-            found.append(
-                f"{name} is {_shown(value)}, outside of {_text(finding.ci, finding.value)}"
-            )
+        found += _strays(name, finding.value, finding.ci, value, finding.unit)
     if record.utility:
-        now_right = other.utility.accuracy if other.utility else None
-        if not _inside(now_right, record.utility.interval):
-            bounds = _text(record.utility.interval, record.utility.accuracy)
-            found.append(f"accuracy is {_shown(now_right)}, outside of {bounds}")
+        stated, bounds = record.utility.accuracy, record.utility.interval
+        value = other.utility.accuracy if other.utility else None
+        found += _strays("accuracy", stated, bounds, value)
     return found
 
 
-def _inside(value: float | None, bounds: Interval | None) -> bool:
-    return value is not None and bounds is not None and bounds[0] <= value <= bounds[1]
-
-
-def _text(bounds: Interval | None, value: float | None) -> str:
-    return f"[{bounds[0]:.4g}, {bounds[1]:.4g}]" if bounds else _shown(value)
-
-
-def _shown(value: float | None) -> str:
-    return "missing" if value is None else f"{value:.6g}"
-
-
-SHARED = ("assets", FEATURES)
-"""What a fresh cache shares with the one that is there: data, and a public network's features."""
-
-
-@contextmanager
-def fresh_cache(root: Path) -> Iterator[Path]:
-    """A cache in which nothing was ever run; gone at the end."""
-    with scratch_folder(root, "replay") as folder:
-        with disk_errors(folder):
-            for name in SHARED:
-                (root / name).mkdir(parents=True, exist_ok=True)
-                (folder / name).symlink_to(root.absolute() / name)
-        yield folder
-
-
-def replay(record: RunRecord, cache: Path, observer: Observer) -> RunRecord:
-    """The record of the same cell, run by what is installed here.
-
-    Cells that are replayed in one cache share releases and trainings. UsageError or
-    AssetUnavailable for what cannot be run here.
-    """
-    from harness.running.machine import fingerprint
-    from harness.running.run import Run
-
-    if record.seeds.get("owner_key") != fingerprint(None):
-        raise UsageError("it was made with an owner's key of its own, which its owner keeps")
-    asked = record.request.model_dump()
-    asked |= {"threads": record.threads, "device": "auto"}
-    return Run.open(asked, cache=cache, observer=observer).result()
+def _strays(
+    name: str,
+    stated: float | None,
+    bounds: Interval | None,
+    value: float | None,
+    unit: str | None = None,
+) -> Iterator[str]:
+    """That a value is outside of its bounds; where a `unit` is given, by more than rounding."""
+    if value is not None and bounds is not None and bounds[0] <= value <= bounds[1]:
+        return
+    if unit is None or not _near(stated, value, unit):
+        text = f"[{bounds[0]:.4g}, {bounds[1]:.4g}]" if bounds else shown(stated)
+        yield f"{name} is {shown(value)}, outside of {text}"

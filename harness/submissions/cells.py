@@ -114,8 +114,8 @@ def _defenses_of(board: Board, track: Track, attack: str) -> list[Place]:
     mine = {}
     for cell in _cells_of(board, track):
         options = {**cell.options, "attack": attack}
-        asked = BoardCell(track.name, options, make_request(**options))
-        mine[asked.identity] = asked
+        own = BoardCell(track.name, options, make_request(**options))
+        mine[own.identity] = own
     return [
         tuple(sorted(_by(TERMS, cells), key=lambda same: len(same[0].options)))
         for cells in _by(("defense",), mine.values())
@@ -142,7 +142,8 @@ def fitting(board: Board, chosen: Chosen, known: Registry) -> list[str]:
     """
     kinds = _kinds_of_tracks(board, known)
     if chosen.kind == "defense":
-        home = _home(chosen)
+        stages = {plugin.spec.stage for plugin in chosen.plugins}
+        home = next(kind for stage, kind in HOME if stage in stages)
         return [track.name for track in board.tracks if home in kinds[track.name]]
     return [
         track.name
@@ -154,11 +155,6 @@ def fitting(board: Board, chosen: Chosen, known: Registry) -> list[str]:
             for planned in (plan(cell.request, known) for cell in cells)
         )
     ]
-
-
-def _home(chosen: Chosen) -> ReleaseKind:
-    stages = {plugin.spec.stage for plugin in chosen.plugins}
-    return next(kind for stage, kind in HOME if stage in stages)
 
 
 def _kinds_of_tracks(board: Board, known: Registry) -> dict[str, set[ReleaseKind]]:
@@ -176,18 +172,8 @@ def settled(found: Iterable[Place], known: Registry) -> list[BoardCell]:
 
     Those of the first seed come first, so that a submission is of use before it is complete.
     """
-    chosen = [cell for place in found for cell in _able(place, known)]
+    chosen: list[BoardCell] = []
+    for place in found:
+        able = (cells for cells in place if plan(cells[0].request, known).reason is None)
+        chosen += next(able, place[0])
     return sorted(chosen, key=lambda cell: cell.request.seed)
-
-
-def _able(place: Place, known: Registry) -> tuple[BoardCell, ...]:
-    able = (cells for cells in place if plan(cells[0].request, known).reason is None)
-    return next(able, place[0])
-
-
-def check_tracks(board: Board, names: Iterable[str]) -> None:
-    """UsageError unless a board has these tracks."""
-    known = [track.name for track in board.tracks]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"Board '{board.name}' has no track '{name}'.{nearest(name, known)}")

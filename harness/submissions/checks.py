@@ -10,45 +10,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import EXIT_FAILED, EXIT_INTEGRITY, IntegrityError, UsageError
+from harness.asking.plan import Cell, one_attack, plan
+from harness.asking.registry import registry
 from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
-from harness.control import ControlReport, ControlResult, Measured, direction, load_report
-from harness.store.canonical import sha256_of
+from harness.control import ControlReport, ControlResult, direction, load_report, reaches
+from harness.scoring.flags import uncounted
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
+from harness.store.record import RunRecord
 from harness.submissions.cells import places
 from harness.submissions.folder import (
     RECONSTRUCTIONS,
     RELEASES,
     Submission,
     SubmissionFolder,
+    handed_in,
     protocol_of,
 )
 from harness.submissions.sums import within
-
-if TYPE_CHECKING:
-    from harness.asking.plan import Cell
-    from harness.store.record import RunRecord, Used
 
 Outcome = Literal["ok", "differs", "cannot", "broken"]
 What = Literal["record", "control", "submission", "board"]
 Note = tuple[Outcome, str]
 """One thing that was checked, and what came of it."""
 
-WORST: tuple[Outcome, ...] = ("broken", "differs", "cannot", "ok")
 EXIT: dict[Outcome, int] = {
     "broken": EXIT_INTEGRITY,
     "differs": EXIT_FAILED,
     "cannot": EXIT_FAILED,
     "ok": 0,
 }
+"""The exit code of each outcome, the worst first."""
 
 
 class Verdict(BaseModel):
@@ -71,23 +71,18 @@ class Verdict(BaseModel):
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """What several come to together; `ok` where there are none."""
     there = set(outcomes)
-    return next(outcome for outcome in WORST if outcome in there or outcome == "ok")
-
-
-def broken(notes: Iterable[Note]) -> bool:
-    """Whether something is."""
-    return any(outcome == "broken" for outcome, _ in notes)
+    return next(outcome for outcome in EXIT if outcome in there or outcome == "ok")
 
 
 def verdict(what: What, path: Path, title: str, notes: Iterable[Note]) -> Verdict:
     """What several notes on one thing come to."""
-    told = list(notes)
+    checked = list(notes)
     return Verdict(
         what=what,
         path=str(path),
         title=title,
-        outcome=worst(outcome for outcome, _ in told),
-        notes=tuple(dict.fromkeys(text for _, text in told)),
+        outcome=worst(outcome for outcome, _ in checked),
+        notes=tuple(dict.fromkeys(text for _, text in checked)),
     )
 
 
@@ -100,15 +95,10 @@ Wanted = list[list[list[str]]]
 """The places of a submission, their alternatives, and the identities of the cells of each."""
 
 
-def wanted_of(told: Submission, board: BoardFolder) -> Wanted:
+def wanted_of(submission: Submission, board: BoardFolder) -> Wanted:
     """The cells that a submission has to run."""
-    found = places(board.board, told.kind, told.what, told.tracks)
+    found = places(board.board, submission.kind, submission.what, submission.tracks)
     return [[[cell.identity for cell in cells] for cells in place] for place in found]
-
-
-def json_files(folder: Path) -> list[Path]:
-    """The JSON files in a folder by name; none where there is no folder."""
-    return listed(folder, ".json")
 
 
 def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]:
@@ -120,55 +110,37 @@ def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]
         yield "broken", f"its {use} is not what the board froze"
 
 
-def of_plugins(record: RunRecord, told: Submission) -> Iterator[Note]:
+def of_plugins(record: RunRecord, submission: Submission) -> Iterator[Note]:
     """What ran is what was handed in."""
-    named = _named(told)
-    for used in record.defense if told.kind == "defense" else (record.attack,):
-        ran = (used.name, used.version, used.distribution, used.source_sha256)
-        if ran not in named:
+    for used in handed_in(submission.kind, record):
+        if not submission.hands_in(submission.kind, used):
             yield "broken", f"'{used.name}' of this source is not what was handed in"
 
 
-def of_tensors(folder: SubmissionFolder, told: Submission, record: RunRecord) -> Iterator[Note]:
+def of_tensors(folder: SubmissionFolder, record: RunRecord) -> Iterator[Note]:
     """What the attack returned lies there, to the byte; of a defense, also what it released."""
-    if "attack" not in record.artifacts:
-        return
-    yield from _hashed(folder.reconstruction(record), record, "attack", "reconstruction")
-    if told.kind == "defense":
-        yield from _hashed(folder.release(record), record, "release", "release")
+    for path, stage, stored in folder.tensors(record):
+        name = "reconstruction" if stage == "attack" else stage
+        with disk_errors(path):
+            there = path.is_file()
+        if not there:
+            yield "cannot", f"its {name} is not there"
+        elif sha256_of_file(path, name) != stored.sha256:
+            yield "broken", f"its {name} does not have the hash that the record gives"
 
 
-def _hashed(path: Path, record: RunRecord, stage: str, name: str) -> Iterator[Note]:
-    with disk_errors(path):
-        there = path.is_file()
-    if not there:
-        yield "cannot", f"its {name} is not there"
-    elif sha256_of_file(path, name) != record.artifacts[stage].sha256:
-        yield "broken", f"its {name} does not have the hash that the record gives"
-
-
-def of_report(path: Path, told: Submission | None = None) -> Iterator[Note]:
+def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note]:
     """A report on positive controls has its id and its name, and says what follows from it.
 
     A submission, `told`, reports on the attack that it hands in and on no other.
     """
     report = load_report(path)
-    if told and not hands_in(told, report.attack):
+    if submission and not submission.hands_in("attack", report.attack):
         yield "broken", f"'{report.attack.name}' as it ran here is not what is handed in"
-    if path.stem != f"{report.attack.name}-{sha256_of(report.attack.config)[:12]}":
+    if path.name != report.file_name:
         yield "broken", "its name is not that of its attack and options"
     for fault in _contradictions(report):
         yield "broken", fault
-
-
-def hands_in(told: Submission, attack: Used) -> bool:
-    """Whether this very attack, of whatever options, is what a submission hands in."""
-    ran = (attack.name, attack.version, attack.distribution, attack.source_sha256)
-    return told.kind == "attack" and ran in _named(told)
-
-
-def _named(told: Submission) -> set[tuple[str, ...]]:
-    return {(p.name, p.version, p.distribution, p.source_sha256) for p in told.plugins}
 
 
 def _contradictions(report: ControlReport) -> Iterator[str]:
@@ -185,8 +157,6 @@ def _contradictions(report: ControlReport) -> Iterator[str]:
 
 def _as_declared(report: ControlReport) -> bool:
     """Whether a report is on its attack's own controls; a stranger's may not be installed here."""
-    from harness.asking.registry import registry
-
     try:
         spec = registry().attack(report.attack.name)
     except UsageError:
@@ -201,25 +171,25 @@ def _ended_so(result: ControlResult) -> bool:
         return not result.passed
     side = direction(result.control.metric)
     inside = result.ci is None or within(result.reached, result.ci)
-    reaches = Measured(result.reached, None, side).reaches(result.control.at_least)
-    return result.leaks_more == side and inside and result.passed == reaches
+    enough = reaches(result.reached, result.control.at_least, side)
+    return result.leaks_more == side and inside and result.passed == enough
 
 
 def of_description(
-    folder: SubmissionFolder, told: Submission, board: BoardFolder
+    folder: SubmissionFolder, submission: Submission, board: BoardFolder
 ) -> Iterator[Note]:
     """A submission is for the board as it is, and its controls are as it says."""
-    if protocol_of(board.board) != told.protocol_sha256:
-        yield "differs", f"the board '{told.board}' has changed since"
-    standing = _standing(folder, told)
-    if told.control not in standing:
-        yield "broken", f"it says '{told.control}' of its controls, not '{standing[0]}'"
+    if protocol_of(board.board) != submission.protocol_sha256:
+        yield "differs", f"the board '{submission.board}' has changed since"
+    standing = _standing(folder, submission)
+    if submission.control not in standing:
+        yield "broken", f"it says '{submission.control}' of its controls, not '{standing[0]}'"
 
 
-def _standing(folder: SubmissionFolder, told: Submission) -> tuple[str, ...]:
-    if told.kind == "defense":
+def _standing(folder: SubmissionFolder, submission: Submission) -> tuple[str, ...]:
+    if submission.kind == "defense":
         return ("no attack",)
-    reports = json_files(folder.controls)
+    reports = listed(folder.controls, ".json")
     if not reports:
         return ("not run", "none declared")
     return ("passed",) if all(map(_passed, reports)) else ("failed",)
@@ -232,28 +202,30 @@ def _passed(path: Path) -> bool:
         return False
 
 
-def of_files(folder: SubmissionFolder, told: Submission, paths: Iterable[Path]) -> Iterator[Note]:
+def of_files(
+    folder: SubmissionFolder, submission: Submission, paths: Iterable[Path]
+) -> Iterator[Note]:
     """The records are those that the description names, and no tensors lie there without one."""
     there = {path.stem for path in paths}
-    for name in sorted(there - {*told.records}):
+    for name in sorted(there - {*submission.records}):
         yield "broken", f"it does not name the record {name[:12]}"
-    for name in sorted({*told.records} - there):
+    for name in sorted({*submission.records} - there):
         yield "broken", f"it names the record {name[:12]}, which is not there"
     strays = {path.stem for path in listed(folder.path / RECONSTRUCTIONS)} - there
     releases = listed(folder.path / RELEASES)
     for name in sorted(strays):
         yield "broken", f"the reconstruction {name[:12]} belongs to no record"
-    if told.kind == "attack" and releases:
+    if submission.kind == "attack" and releases:
         yield "broken", "it holds releases, which only a defense's submission does"
 
 
-def of_cells(told: Submission, there: set[str], wanted: Wanted) -> Iterator[Note]:
+def of_cells(submission: Submission, there: set[str], wanted: Wanted) -> Iterator[Note]:
     """Cells are missing where the description says so; `there` are those with a record."""
     missing = sum(min(len({*cells} - there) for cells in place) for place in wanted)
-    if missing > told.missing:
-        yield "broken", f"{_cells(missing)} without a record, and it says {told.missing}"
-    elif told.missing:
-        yield "cannot", f"{_cells(told.missing)} missing"
+    if missing > submission.missing:
+        yield "broken", f"{_cells(missing)} without a record, and it says {submission.missing}"
+    elif submission.missing:
+        yield "cannot", f"{_cells(submission.missing)} missing"
 
 
 def _cells(number: int) -> str:
@@ -271,10 +243,6 @@ def of_board(own: Iterable[str], submitted: Iterable[str], wanted: set[str]) -> 
 
 UNRANKED = "unranked"
 """The flag of results that do not count."""
-UNCONFIRMED = (
-    "it says that its attack does not apply, which only running it again (--rerun) can tell; the "
-    "board's `confirmed` does not list it"
-)
 
 
 def of_absence(record: RunRecord, board: Board) -> Iterator[Note]:
@@ -282,7 +250,11 @@ def of_absence(record: RunRecord, board: Board) -> Iterator[Note]:
     if record.status != "not_applicable" or record.id in board.confirmed:
         return
     if not ruled_out(record):
-        yield "cannot", UNCONFIRMED
+        yield (
+            "cannot",
+            "it says that its attack does not apply, which only running it again (--rerun) can "
+            "tell; the board's `confirmed` does not list it",
+        )
 
 
 def ruled_out(record: RunRecord) -> bool:
@@ -326,9 +298,6 @@ def of_knowledge(record: RunRecord) -> Iterator[Note]:
 
 def _planned(record: RunRecord) -> Cell | None:
     """The cell of a record; None where its attack or a defense is not to be had as it ran."""
-    from harness.asking.plan import plan
-    from harness.asking.registry import registry
-
     try:
         cell = plan(record.request, registry())
     except UsageError:
@@ -340,13 +309,9 @@ def _planned(record: RunRecord) -> Cell | None:
 
 def _uncounted(record: RunRecord) -> list[str]:
     """Why a record's result does not count; UsageError where that is its attack's to say."""
-    from harness.asking.plan import one_attack
-    from harness.asking.registry import registry
-    from harness.scoring.flags import uncounted
-
-    asked, known = record.request, registry()
-    model = known.threat_model(asked.threat_model)
-    if reasons := uncounted(asked.preset, model):
+    request, known = record.request, registry()
+    model = known.threat_model(request.threat_model)
+    if reasons := uncounted(request.preset, model):
         return [flag.message for flag in reasons]
-    attack = one_attack(asked.attack, asked.preset, known)
-    return [flag.message for flag in uncounted(asked.preset, model, attack)]
+    attack = one_attack(request.attack, request.preset, known)
+    return [flag.message for flag in uncounted(request.preset, model, attack)]

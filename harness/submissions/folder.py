@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,12 +19,9 @@ from harness.boards.protocol import Board, Name
 from harness.store import Store
 from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, write_atomically
-
-if TYPE_CHECKING:
-    from harness.store.record import RunRecord, Stored
+from harness.store.record import RunRecord, Stored, Used
 
 FILE = "submission.toml"
-SCHEMA: Literal["encoding-harness/submission/1"] = "encoding-harness/submission/1"
 
 Line = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -36,7 +34,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Said(_Part):
+class Authorship(_Part):
     """What nobody but its authors can say of a submission."""
 
     authors: Line
@@ -53,7 +51,7 @@ class Plugin(_Part):
     source_sha256: Line
 
 
-class Submission(Said):
+class Submission(Authorship):
     """What a stranger hands in.
 
     `what` is the defense or attack as typed, perhaps a grid; `tracks` are those of the board that
@@ -61,7 +59,7 @@ class Submission(Said):
     tracks without a record, and those whose reconstruction is not there. `records` are ids.
     """
 
-    schema_: Literal["encoding-harness/submission/1"] = SCHEMA
+    schema_: Literal["encoding-harness/submission/1"] = "encoding-harness/submission/1"
     name: Name
     kind: Kind
     what: Line
@@ -72,6 +70,11 @@ class Submission(Said):
     missing: int = Field(ge=0)
     records: tuple[Digest, ...] = ()
     plugins: tuple[Plugin, ...] = Field(min_length=1)
+
+    def hands_in(self, kind: Kind, used: Used) -> bool:
+        """Whether this very defense or attack, of whatever options, is handed in."""
+        ran = {name: getattr(used, name) for name in Plugin.model_fields}
+        return kind == self.kind and any(plugin.model_dump() == ran for plugin in self.plugins)
 
     def toml(self) -> str:
         """As it lies in the file."""
@@ -91,26 +94,16 @@ def _value(value: str | int | list[str]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def handed_in(kind: Kind, record: RunRecord) -> tuple[Used, ...]:
+    """The plugins of a record that a submission of this kind is about."""
+    return record.defense if kind == "defense" else (record.attack,)
+
+
 def protocol_of(board: Board) -> str:
     """A hash of what a board fixes, its options and tracks, whatever it says about them."""
-    said = {"tracks": {"__all__": {"title", "about"}}}
-    fixed = board.model_dump(mode="json", include={"name", "options", "tracks"}, exclude=said)
+    wording = {"tracks": {"__all__": {"title", "about"}}}
+    fixed = board.model_dump(mode="json", include={"name", "options", "tracks"}, exclude=wording)
     return sha256_of(fixed)
-
-
-def read_submission(folder: Path) -> Submission:
-    """The description in a folder; UsageError says what is wrong with its file."""
-    path = folder / FILE
-    values = read_toml(path, f"There is no submission at {folder}: it has no {FILE}.")
-    values["schema_"] = values.pop("schema", None)
-    return validated(Submission, values, f"{path} describes no submission")
-
-
-def write_submission(folder: Path, submission: Submission) -> None:
-    """Write the description; it is wholly there or not at all."""
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / FILE, submission.toml().encode())
 
 
 RECONSTRUCTIONS, RELEASES = "reconstructions", "releases"
@@ -124,15 +117,27 @@ class SubmissionFolder(BoardFolder):
     what the owner kept of it, so that nobody has to run the defense in order to judge.
     """
 
-    def __init__(self, path: Path, cache: Path | None = None, *, releases: bool = False) -> None:
+    def __init__(self, path: Path, cache: Path | None = None, kind: Kind | None = None) -> None:
         super().__init__(path)
         self._cache = cache
-        self._releases = releases
+        self._kind = kind
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Whether a defense or an attack is handed in."""
+        return self._kind or self.description.kind
 
     @property
     def description(self) -> Submission:
-        """What it says of itself."""
-        return read_submission(self.path)
+        """What it says of itself; UsageError says what is wrong with its file."""
+        path = self.path / FILE
+        values = read_toml(path, f"There is no submission at {self.path}: it has no {FILE}.")
+        values["schema_"] = values.pop("schema", None)
+        return validated(Submission, values, f"{path} describes no submission")
+
+    def describe(self, submission: Submission) -> None:
+        """Write what it says of itself; the file is wholly there or not at all."""
+        write_atomically(self.path / FILE, submission.toml().encode())
 
     @property
     def there(self) -> bool:
@@ -150,39 +155,34 @@ class SubmissionFolder(BoardFolder):
 
     def keep(self, record: RunRecord, instead: str = "") -> None:
         """Keep a record, in place of the one with the id `instead`; its tensors come first."""
-        for path, stage, stored in self._tensors(record):
+        for path, stage, stored in self.tensors(record):
             if not path.exists():
                 self._copy(path, stage, stored)
-        if instead != record.id:
-            self.drop(instead)
-        super().keep(record)
+        super().keep(record, instead)
 
-    def drop(self, identity: str) -> None:
+    def drop(self, identity_: str) -> None:
         """Remove a record, its reconstruction and its picture, if they are there."""
+        super().drop(identity_)
         with disk_errors(self.path):
-            if identity:
-                self.records.path(identity).unlink(missing_ok=True)
-                self.records.gallery(identity).unlink(missing_ok=True)
-                (self.path / RECONSTRUCTIONS / f"{identity}.safetensors").unlink(missing_ok=True)
+            (self.path / RECONSTRUCTIONS / f"{identity_}.safetensors").unlink(missing_ok=True)
 
     def complete(self, record: RunRecord) -> bool:
         """Whether a record has with it what it was judged on, if it was judged."""
         with disk_errors(self.path):
-            return all(path.exists() for path, _, _ in self._tensors(record))
+            return all(path.exists() for path, _, _ in self.tensors(record))
 
     def obtainable(self, record: RunRecord) -> bool:
         """Whether what a record was judged on is here, or in the cache."""
-        if self._cache is None:
-            return self.complete(record)
+        assert self._cache
         store = Store(self._cache)
-        return all(path.exists() or store.has(s, a.key) for path, s, a in self._tensors(record))
+        return all(path.exists() or store.has(s, a.key) for path, s, a in self.tensors(record))
 
-    def _tensors(self, record: RunRecord) -> Iterable[tuple[Path, str, Stored]]:
+    def tensors(self, record: RunRecord) -> Iterator[tuple[Path, str, Stored]]:
         """Files that belong to a record, each with the stage that made it."""
         if "attack" not in record.artifacts:
             return
         yield self.reconstruction(record), "attack", record.artifacts["attack"]
-        if self._releases:
+        if self.kind == "defense":
             yield self.release(record), "release", record.artifacts["release"]
 
     def _copy(self, path: Path, stage: str, stored: Stored) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.api.errors import UsageError
-from harness.asking import PresetName
 from harness.asking.registry import registry
 from harness.asking.request import make_request, validated
 from harness.asking.selector import expand
@@ -22,21 +21,21 @@ from harness.running.run import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
 from harness.store.identity import plugin_source
 from harness.store.paths import disk_errors
-from harness.store.record import Records, RunRecord, Used
-from harness.submissions.cells import Chosen, check_tracks, choose, fitting, places, settled
+from harness.store.record import Records
+from harness.submissions.cells import Chosen, choose, fitting, places, settled
 from harness.submissions.folder import (
+    Authorship,
     Plugin,
-    Said,
     Standing,
     Submission,
     SubmissionFolder,
+    handed_in,
     protocol_of,
-    write_submission,
 )
 
 
 @dataclass(frozen=True)
-class Undertaking:
+class Draft:
     """A submission to be made: what, for which board, in which tracks, and where it will lie."""
 
     chosen: Chosen
@@ -46,13 +45,8 @@ class Undertaking:
     name: str
     root: Path
 
-    @property
-    def preset(self) -> PresetName:
-        """What the board's options go by."""
-        return make_request(**self.board.board.options).preset
 
-
-def undertake(
+def prepare(
     what: str,
     board: BoardFolder,
     root: Path,
@@ -61,10 +55,11 @@ def undertake(
     tracks: Sequence[str] = (),
     name: str | None = None,
     out: Path | None = None,
-) -> Undertaking:
+) -> Draft:
     """What is to be made; UsageError where it cannot be, or where something else lies there."""
     protocol, known = board.board, registry()
-    check_tracks(protocol, tracks)
+    for each in tracks:
+        protocol.track(each)
     check_frozen(protocol, known)
     preset = make_request(**protocol.options).preset
     chosen = choose(what, kind, preset, known)
@@ -78,38 +73,34 @@ def undertake(
     if not re.fullmatch(NAME, called):
         raise UsageError(f"A submission is named in small letters, digits and '-', not '{called}'.")
     path = out or board.path / "submissions" / called
-    folder = SubmissionFolder(path, root, releases=chosen.kind == "defense")
-    undertaking = Undertaking(chosen, board, tuple(wanted), folder, called, root)
-    _check_place(undertaking)
-    before = folder.description.tracks if folder.there else ()
-    return replace(undertaking, tracks=tuple(dict.fromkeys((*before, *wanted))))
+    folder = SubmissionFolder(path, root, chosen.kind)
+    there = _there(folder, chosen, protocol.name)
+    both = dict.fromkeys((*(there.tracks if there else ()), *wanted))
+    return Draft(chosen, board, tuple(both), folder, called, root)
 
 
-def _check_place(asked: Undertaking) -> None:
-    """UsageError where a folder holds another submission, or something else."""
-    path = asked.folder.path
+def _there(folder: SubmissionFolder, chosen: Chosen, board: str) -> Submission | None:
+    """What is there already; UsageError where it is another submission, or something else."""
+    path = folder.path
     with disk_errors(path):
         occupied = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if not occupied:
-        return
-    if not asked.folder.there:
+        return None
+    if not folder.there:
         raise UsageError(f"{path} is there and is no submission; choose another with --out.")
-    there = asked.folder.description
-    if (there.what, there.kind, there.board) != (
-        asked.chosen.what,
-        asked.chosen.kind,
-        asked.board.board.name,
-    ):
+    there = folder.description
+    if (there.what, there.kind, there.board) != (chosen.what, chosen.kind, board):
         raise UsageError(
             f"{path} holds a submission of '{there.what}' to '{there.board}'; choose another place "
             "with --name or --out."
         )
+    return there
 
 
-def told(asked: Undertaking, given: Mapping[str, str | None]) -> Said:
+def authorship_of(draft: Draft, given: Mapping[str, str | None]) -> Authorship:
     """Paper, authors and licence, as given or as said before; UsageError names what is missing."""
-    before = asked.folder.description.model_dump() if asked.folder.there else {}
-    found = {name: given.get(name) or before.get(name) for name in Said.model_fields}
+    before = draft.folder.description.model_dump() if draft.folder.there else {}
+    found = {name: given.get(name) or before.get(name) for name in Authorship.model_fields}
     missing = [f"--{name}" for name in found if not found[name]]
     if missing:
         raise UsageError(
@@ -117,87 +108,83 @@ def told(asked: Undertaking, given: Mapping[str, str | None]) -> Said:
             '"arXiv:2101.00001" --authors "A. Author, B. Author" --license CC-BY-4.0; what is not '
             'published has --paper "none".'
         )
-    return validated(Said, found, "A submission cannot say that")
+    return validated(Authorship, found, "A submission cannot say that")
 
 
-def ahead(asked: Undertaking) -> list[Foreseen]:
+def ahead(draft: Draft) -> list[Foreseen]:
     """Every cell of a submission, and whether its record is there with all that belongs to it."""
-    board, chosen = asked.board.board, asked.chosen
-    cells = settled(places(board, chosen.kind, chosen.what, asked.tracks), registry())
-    return [_checked(asked, each) for each in foresee(cells, asked.root, asked.folder)]
+    board, chosen = draft.board.board, draft.chosen
+    cells = settled(places(board, chosen.kind, chosen.what, draft.tracks), registry())
+    sources = {plugin_source(plugin) for plugin in chosen.plugins}
+    return [_checked(draft.folder, sources, e) for e in foresee(cells, draft.root, draft.folder)]
 
 
-def _checked(asked: Undertaking, each: Foreseen) -> Foreseen:
+def _checked(folder: SubmissionFolder, sources: set[str], each: Foreseen) -> Foreseen:
     """A record of other code, or one whose reconstruction is gone, is none."""
     record = each.record
-    if record is None or (_same_code(asked, record) and asked.folder.obtainable(record)):
+    if record is None:
+        return each
+    ran = {used.source_sha256 for used in handed_in(folder.kind, record)}
+    if ran <= sources and folder.obtainable(record):
         return each
     state: State = "unavailable" if each.lacks else "missing"
     return replace(each, record=None, state=state, reason=each.lacks, instead=record.id)
 
 
-def _same_code(asked: Undertaking, record: RunRecord) -> bool:
-    sources = {plugin_source(plugin) for plugin in asked.chosen.plugins}
-    return {used.source_sha256 for used in handed_in(asked.chosen.kind, record)} <= sources
-
-
-def handed_in(kind: str, record: RunRecord) -> tuple[Used, ...]:
-    """The plugins of a record that its submission is about."""
-    return record.defense if kind == "defense" else (record.attack,)
-
-
-def adopt(asked: Undertaking, foreseen: Iterable[Foreseen]) -> None:
+def adopt(draft: Draft, foreseen: Iterable[Foreseen]) -> None:
     """Take over what the cache has; what is to run again is dropped here and there."""
-    records = Records(asked.root)
+    records = Records(draft.root)
     for each in foreseen:
         if each.record is None:
             records.forget(record_key(each.plan))
-            asked.folder.drop(each.instead)
-        elif not asked.folder.records.path(each.record.id).exists():
-            asked.folder.keep(each.record, each.instead)
+            if each.instead:
+                draft.folder.drop(each.instead)
+        elif not draft.folder.records.path(each.record.id).exists():
+            draft.folder.keep(each.record, each.instead)
             picture = records.gallery(each.record.id)
             if picture.exists():
-                asked.folder.keep_gallery(each.record.id, picture.read_bytes())
+                draft.folder.keep_gallery(each.record.id, picture.read_bytes())
 
 
-def controls(asked: Undertaking, observer: Observer) -> Standing:
+def controls(draft: Draft, observer: Observer) -> Standing:
     """Run the positive controls of an attack and keep the reports."""
-    if asked.chosen.kind == "defense":
+    if draft.chosen.kind == "defense":
         return "no attack"
-    if not asked.chosen.plugins[0].spec.controls:
+    if not draft.chosen.plugins[0].spec.controls:
         return "none declared"
-    threads = make_request(**asked.board.board.options).threads
+    request = make_request(**draft.board.board.options)
+    options: dict[str, Any] = {"preset": request.preset, "threads": request.threads}
     reports: list[ControlReport] = []
-    for text in expand(asked.chosen.what):
-        options = {"preset": asked.preset, "threads": threads}
-        reports.append(run_controls(text, observer, root=asked.root, **options))
-        asked.folder.keep_control(reports[-1])
+    for text in expand(draft.chosen.what):
+        reports.append(run_controls(text, observer, root=draft.root, **options))
+        draft.folder.keep_control(reports[-1])
     return "passed" if all(report.passed for report in reports) else "failed"
 
 
 def describe(
-    asked: Undertaking, said: Said, foreseen: Sequence[Foreseen], control: Standing
+    draft: Draft, authors: Authorship, foreseen: Sequence[Foreseen], control: Standing | None = None
 ) -> Submission:
-    """Write what the submission is now; cells without a record are counted as missing."""
-    kept = sorted(asked.folder.kept(), key=lambda record: record.id)
-    there = {record.id for record in kept if asked.folder.complete(record)}
+    """Write what the submission is now; cells without a record are counted as missing.
+
+    Without `control`, the positive controls of an attack are not run yet.
+    """
+    kept = sorted(draft.folder.kept(), key=lambda record: record.id)
+    there = {record.id for record in kept if draft.folder.complete(record)}
     found = Submission(
-        name=asked.name,
-        kind=asked.chosen.kind,
-        what=asked.chosen.what,
-        authors=said.authors,
-        paper=said.paper,
-        license=said.license,
-        board=asked.board.board.name,
-        protocol_sha256=protocol_of(asked.board.board),
-        tracks=asked.tracks,
-        control=control,
+        name=draft.name,
+        kind=draft.chosen.kind,
+        what=draft.chosen.what,
+        **authors.model_dump(),
+        board=draft.board.board.name,
+        protocol_sha256=protocol_of(draft.board.board),
+        tracks=draft.tracks,
+        control=control or ("not run" if draft.chosen.kind == "attack" else "no attack"),
         missing=sum(not (each.record and each.record.id in there) for each in foreseen),
         records=tuple(record.id for record in kept),
-        plugins=_plugins(asked.chosen),
+        plugins=_plugins(draft.chosen),
     )
-    write_submission(asked.folder.path, found)
-    asked.folder.drop_strays(kept)
+    draft.folder.describe(found)
+    draft.folder.drop_strays(kept)
     return found
 
 

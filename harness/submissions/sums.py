@@ -11,17 +11,21 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from harness.api.errors import UsageError
+from harness.asking.selector import parse_one, parse_stack
+from harness.rng import KeyedStream, board_key
+from harness.scoring.by_image import ByImage, array
+from harness.scoring.flags import below_null, undefined_targets
+from harness.scoring.intervals import Interval, mean_intervals, proportion_interval, t_interval
+from harness.scoring.summary import PROPORTION, MetricScore
+from harness.scoring.utility import Accuracy, Utility
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from harness.scoring.by_image import ByImage
-    from harness.scoring.intervals import Interval
-    from harness.scoring.summary import MetricScore
-    from harness.scoring.utility import Accuracy, Utility
-    from harness.store.record import RunRecord, Used
+    from harness.store.record import RunRecord
 
 ROUNDED = 1e-5
 """Scores by image keep six digits: their sums may be off by this much of the largest of them."""
@@ -31,15 +35,9 @@ WOBBLE = 0.1
 """Resampled bounds may be off by this share of their distance, lest a new scipy break a board."""
 
 
+@np.errstate(all="ignore")  # somebody may have written numbers that nobody can add
 def faults(record: RunRecord) -> list[str]:
     """What of a record does not agree with the rest of it; nothing if all does."""
-    import numpy as np
-
-    with np.errstate(all="ignore"):  # somebody may have written numbers that nobody can add
-        return _faults(record)
-
-
-def _faults(record: RunRecord) -> list[str]:
     try:
         found = [*_of_request(record), *_of_status(record)]
     except UsageError as error:
@@ -54,12 +52,10 @@ def _faults(record: RunRecord) -> list[str]:
 
 def _of_request(record: RunRecord) -> Iterator[str]:
     """What was asked for is what ran."""
-    from harness.asking.selector import parse_one, parse_stack
-
     request = record.request
-    asked = [selection.name for selection in parse_stack(request.defense)]
-    if asked != [used.name for used in record.defense]:
-        yield f"'{request.defense}' was asked for and {_names(record.defense)} ran"
+    stack = [used.name for used in record.defense]
+    if [selection.name for selection in parse_stack(request.defense)] != stack:
+        yield f"'{request.defense}' was asked for and '{'+'.join(stack)}' ran"
     ran = {
         "attack": record.attack,
         "dataset": record.dataset,
@@ -76,10 +72,6 @@ def _of_request(record: RunRecord) -> Iterator[str]:
         yield f"the seed is {record.seeds.get('seed')}, not {request.seed} as asked"
     if request.release not in (None, record.release_kind):
         yield f"{record.release_kind} were released, not {request.release} as asked"
-
-
-def _names(used: tuple[Used, ...]) -> str:
-    return "'" + "+".join(each.name for each in used) + "'"
 
 
 def _of_status(record: RunRecord) -> Iterator[str]:
@@ -135,27 +127,16 @@ def _of_images(record: RunRecord) -> Iterator[str]:
 
 def _of_flags(record: RunRecord) -> Iterator[str]:
     """Flags that follow from scores are there, and no others of their name."""
-    from harness.scoring.verdict import MAIN_METRIC, telling_metric
-
     if record.members:
         return
-    score = record.privacy.get(MAIN_METRIC)
-    below = bool(score and score.gain_ci and score.gain_ci[1] < 0)
-    follows = {
-        "below_null": below and telling_metric(record.privacy) == MAIN_METRIC,
-        "undefined_targets": any(each.undefined for each in record.privacy.values()),
-    }
     there = {flag.name for flag in record.flags}
-    for name, wanted in follows.items():
-        if wanted != (name in there):
-            yield f"its scores {'ask for' if wanted else 'do not bear out'} the flag {name}"
+    for name, flags in (("below_null", below_null), ("undefined_targets", undefined_targets)):
+        follows = bool(flags(record.privacy))
+        if follows != (name in there):
+            yield f"its scores {'ask for' if follows else 'do not bear out'} the flag {name}"
 
 
 def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) -> Iterator[str]:
-    import numpy as np
-
-    from harness.scoring.by_image import array
-
     attack, guess = array(kept.attack), array(kept.guess)
     if len(guess) != len(attack):
         yield f"there are {len(attack)} scores and {len(guess)} guesses"
@@ -174,8 +155,6 @@ def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) ->
 def _sums(
     score: MetricScore, attack: NDArray[np.float64], guess: NDArray[np.float64]
 ) -> Iterator[str]:
-    import numpy as np
-
     there = np.isfinite(attack)
     values, sign = attack[there], 1 if score.leaks_more == "higher" else -1
     slack = ROUNDED * float(np.abs(np.append(values, guess[there])).max(initial=1e-3))
@@ -188,7 +167,7 @@ def _sums(
     for name, wanted in expected.items():
         stated = getattr(score, name)
         if stated is None or not abs(stated - wanted) <= slack:
-            yield f"its {name} {_shown(stated)} is not {wanted:.6g}, which its scores by image give"
+            yield f"its {name} {shown(stated)} is not {wanted:.6g}, which its scores by image give"
     at = score.worst_index
     if at is None or not 0 <= at < len(attack) or not abs(attack[at] - expected["worst"]) <= slack:
         yield f"image {at} is not the one that leaks most"
@@ -199,13 +178,6 @@ def _sums(
 
 def _resampled(record: RunRecord, names: list[str]) -> dict[str, Interval | None]:
     """By metric, the bounds of its mean as the judge resamples them; not those of proportions."""
-    import numpy as np
-
-    from harness.rng import KeyedStream, board_key
-    from harness.scoring.by_image import array
-    from harness.scoring.intervals import mean_intervals
-    from harness.scoring.summary import PROPORTION
-
     smooth = [name for name in names if record.privacy[name].unit != PROPORTION]
     columns = [array(record.by_image[name].attack) for name in smooth]
     if not columns or len({len(column) for column in columns}) > 1:
@@ -233,12 +205,10 @@ def _chosen(utility: Utility) -> Iterator[str]:
     stated = (utility.reference_accuracy, utility.reference_interval)
     plain = utility.reference_accuracies.get("plain")
     if plain and (plain.mean, plain.interval) != stated:
-        yield f"its reference {_shown(stated[0])} is not that of its trainings"
+        yield f"its reference {shown(stated[0])} is not that of its trainings"
 
 
 def _of_accuracy(accuracy: Accuracy, n: int, repeats: int) -> Iterator[str]:
-    from harness.scoring.intervals import proportion_interval, t_interval
-
     shares = accuracy.trainings
     if len(shares) != repeats or n < 1:
         yield f"{repeats} trainings were asked for, and it has {len(shares)}"
@@ -276,5 +246,6 @@ def _text(bounds: Interval) -> str:
     return f"[{bounds[0]:.6g}, {bounds[1]:.6g}]"
 
 
-def _shown(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """A number as messages give it."""
     return "missing" if value is None else f"{value:.6g}"

@@ -8,7 +8,7 @@ from strangers import Machine
 
 from harness.boards.folder import BoardFolder
 from harness.store.record import fingerprint
-from harness.submissions.folder import read_submission
+from harness.submissions.folder import SubmissionFolder
 
 BOARD = """
 name = "tiny"
@@ -76,7 +76,7 @@ def test_whose_it_is_has_to_be_said(machine, board):
 
 
 def test_a_defense_comes_with_what_it_released_and_what_attacks_made_of_it(handed_in, board):
-    told = read_submission(board / "submissions" / "blur")
+    told = SubmissionFolder(board / "submissions" / "blur").description
     assert (told.kind, told.tracks, told.missing) == ("defense", ("once",), 0)
     assert told.plugins[0].distribution == "harness-example"
     folder = board / "submissions" / "blur"

@@ -27,7 +27,6 @@ from harness.submissions.folder import (
     Submission,
     SubmissionFolder,
     protocol_of,
-    write_submission,
 )
 
 TOML = """
@@ -140,7 +139,7 @@ def make_board(path: Path) -> BoardFolder:
 
 def submit(board: BoardFolder, what: str = "mixup[k=4]") -> SubmissionFolder:
     """A defense handed in to it, with everything that belongs to it."""
-    folder = SubmissionFolder(board.path / "submissions" / "mine")
+    folder = SubmissionFolder(board.path / "submissions" / "mine", kind="defense")
     found = places(board.board, "defense", what, ["once"])
     cells = [cell for (same,) in found for cell in same]
     records = [record_of(cell, b"returned", b"released") for cell in cells]
@@ -151,7 +150,7 @@ def submit(board: BoardFolder, what: str = "mixup[k=4]") -> SubmissionFolder:
         folder.release(record).write_bytes(b"released")
         folder.keep(record)
     plugin = used("mixup").model_dump(include=set(Plugin.model_fields))
-    write_submission(folder.path, described(board, what, records, Plugin(**plugin)))
+    folder.describe(described(board, what, records, Plugin(**plugin)))
     return folder
 
 

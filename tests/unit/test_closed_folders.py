@@ -13,7 +13,7 @@ import pytest
 
 from harness.api.errors import StoreError
 from harness.boards.folder import BoardFolder, every_board, find_board
-from harness.submissions.checks import json_files
+from harness.store.paths import listed
 from harness.submissions.verification import Verifier
 
 pytestmark = pytest.mark.core
@@ -54,7 +54,7 @@ def verified(board: BoardFolder) -> list[Any]:
         lambda board: board.kept(),
         lambda board: board.answers(),
         lambda board: board.submissions,
-        lambda board: json_files(board.controls),
+        lambda board: listed(board.controls, ".json"),
         verified,
     ],
 )

@@ -31,13 +31,7 @@ def moved(by: float, metric: str = "snr_db", **fields: Any) -> dict[str, MetricS
 
 
 def judged(privacy: dict[str, MetricScore], **changed: Any) -> list[str]:
-    given = {
-        "by_image": RECORD.by_image,
-        "findings": RECORD.findings,
-        "identification": None,
-        **changed,
-    }
-    return judged_otherwise(RECORD, privacy, **given)
+    return list(judged_otherwise(RECORD, rerun(privacy=privacy, **changed)))
 
 
 def test_what_is_judged_the_same_is_the_same() -> None:

@@ -15,10 +15,10 @@ from harness.asking.registry import registry
 from harness.asking.request import Request, make_request
 from harness.control import (
     ControlReport,
-    asked_of,
     control_of,
     controlled,
     judged,
+    options_of,
     report_path,
     run_controls,
 )
@@ -159,7 +159,7 @@ def test_a_number_that_is_not_there_fails_the_control(metric: str, reason: str) 
     ],
 )
 def test_a_control_scores_what_it_looks_at(metric: str, scored: str | None) -> None:
-    assert asked_of(control(metric, 0.0), "identity").get("metrics") == scored
+    assert options_of(control(metric, 0.0), "identity").get("metrics") == scored
 
 
 def answered(root: Path, mean: float) -> None:

@@ -40,7 +40,7 @@ from harness.results.view import RowView
 from harness.store.canonical import canonical_json, sha256_of
 from harness.store.record import VOLATILE, Records, RunRecord, fingerprint, parse_record
 from harness.submissions.checks import exit_code
-from harness.submissions.folder import FILE, SubmissionFolder, protocol_of, read_submission
+from harness.submissions.folder import FILE, SubmissionFolder, protocol_of
 from harness.submissions.sums import faults
 from harness.submissions.verification import Verifier
 
@@ -181,13 +181,13 @@ def test_a_submission_that_says_something_else_does_not_pass(
     board: BoardFolder, mine: SubmissionFolder, data: st.DataObject
 ) -> None:
     original = (mine.path / FILE).read_bytes()
-    before = read_submission(mine.path)
+    before = SubmissionFolder(mine.path).description
     damaged = data.draw(damaged_text(original))
     try:
         (mine.path / FILE).write_bytes(damaged)
         passed = exit_code(verified(mine.path)) == 0
         if passed:
-            after = read_submission(mine.path)
+            after = SubmissionFolder(mine.path).description
             assert before.model_dump(exclude=SAID) == after.model_dump(exclude=SAID)
     except HarnessError:
         pass

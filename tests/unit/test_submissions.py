@@ -16,10 +16,9 @@ from harness.submissions.cells import choose, fitting, places, settled
 from harness.submissions.folder import (
     FILE,
     Plugin,
+    SubmissionFolder,
     board_of,
     protocol_of,
-    read_submission,
-    write_submission,
 )
 
 pytestmark = pytest.mark.core
@@ -144,8 +143,9 @@ def test_its_description_survives_its_file(tmp_path: Path) -> None:
     told = folder.description
     assert told.paper == '"quoted" \\ – ünïcode'
     assert len(told.records) == 3
-    write_submission(tmp_path, told)
-    assert read_submission(tmp_path) == told
+    folder = SubmissionFolder(tmp_path)
+    folder.describe(told)
+    assert folder.description == told
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_description_that_cannot_be(tmp_path: Path, old: str, new: str, told: 
     text = (folder.path / FILE).read_text(encoding="utf-8")
     (folder.path / FILE).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(UsageError, match=told):
-        read_submission(folder.path)
+        _ = folder.description
 
 
 def test_a_protocol_is_what_runs_and_not_what_is_said_of_it() -> None:

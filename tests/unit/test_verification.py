@@ -14,9 +14,9 @@ from harness.api import UsageError
 from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
 from harness.control import VOLATILE
+from harness.running.run import Run
 from harness.store.canonical import sha256_of
 from harness.store.record import fingerprint
-from harness.submissions import verification
 from harness.submissions.checks import Verdict, exit_code
 from harness.submissions.folder import SubmissionFolder
 from harness.submissions.verification import Verifier
@@ -228,7 +228,7 @@ def test_what_cannot_be_is_told_by_running_it_again(
 ) -> None:
     reseal(one(mine.path), lambda v: v | CANNOT_BE)
     path = next(p for p in mine.path.glob("records/*") if "not_applicable" in p.read_text())
-    monkeypatch.setattr(verification, "replay", lambda record, *_: record)
+    monkeypatch.setattr(Run, "result", lambda _: mine.load(path))
     with Verifier(board.path, judge=False, rerun=True) as verifier:
         (found,) = verifier.verify(str(path))
     assert (found.outcome, found.notes) == ("ok", ("run again: the same to the bit",))
