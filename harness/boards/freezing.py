@@ -107,7 +107,11 @@ def _data(asset: Asset) -> str:
 
 
 def check_frozen(board: Board, registry: Registry) -> None:
-    """UsageError where a board is frozen and what is installed is not what it was made of."""
+    """UsageError where a board cannot be filled with what is installed here.
+
+    Because it was frozen and made of something else, or is ranked by a metric that is not here.
+    """
+    board.check_ranking(registry.entries["metrics"])
     if not board.frozen:
         return
     changed = differences(board.frozen, frozen(board, registry))

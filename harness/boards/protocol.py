@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from harness.api.errors import UsageError, nearest
 from harness.asking.request import Request, read_toml, validated
 
 FILE = "board.toml"
@@ -16,6 +18,8 @@ Name = Annotated[str, Field(pattern=NAME, max_length=60)]
 Options = dict[str, str | int | float | bool]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
+RANKING = ("snr_db", "ssim", "lpips_vgg")
+"""Metrics that a board ranks by where it names none and they were scored."""
 OF_ATTACKERS = frozenset({"threat_model", "seconds", "megabytes", "twice"})
 """Options that some attacks of a track may have for themselves: they leave the release as it is."""
 NAMED_ELSEWHERE = frozenset({"defense", "attack", "seed", "device"})
@@ -82,6 +86,7 @@ class Board(_Part):
 
     `frozen` names by their content what the cells are made of, as `harness leaderboard freeze`
     wrote it: data, plugins with their options, metrics. A board that is `defined` has no numbers.
+    `ranked_by` are the metrics that rows get ranks by, the first one first: any that are scored.
     `confirmed` are ids of records whose attack found at work that it does not apply: who keeps the
     board has run them again, and found the same.
     """
@@ -92,6 +97,7 @@ class Board(_Part):
     status: Literal["measured", "defined"] = "measured"
     options: Options
     tracks: tuple[Track, ...] = Field(min_length=1)
+    ranked_by: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     confirmed: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     frozen: dict[str, str] = {}
@@ -102,7 +108,28 @@ class Board(_Part):
         names = [track.name for track in self.tracks]
         if len({*names}) < len(names):
             raise ValueError("two tracks have the same name")
+        for track in self.tracks:
+            metrics = str({**self.options, **track.options}.get("metrics", "all"))
+            scored = [name.strip() for name in metrics.split(",")]
+            for name in self.ranked_by:
+                if name not in scored and metrics != "all":
+                    raise ValueError(
+                        f"it is ranked by '{name}', and the `metrics` of track '{track.name}' do "
+                        f"not have that.{nearest(name, scored)}"
+                    )
         return self
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """The metrics that rows are ranked by, where they are scored by them."""
+        return self.ranked_by or RANKING
+
+    def check_ranking(self, known: Collection[str]) -> None:
+        """UsageError where the board asks to be ranked by a metric that is none of the known."""
+        for name in self.ranked_by:
+            if name not in known:
+                hint = nearest(name, known)
+                raise UsageError(f"Board '{self.name}' is ranked by '{name}', no metric.{hint}")
 
     def track(self, name: str) -> Track:
         """A track by name."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.boards.folder import BoardFolder
-    from harness.drawing.report import Report
+    from harness.drawing.publishing import Report
     from harness.results.view import BoardView
 
 
@@ -84,11 +84,10 @@ def _view(folder: BoardFolder) -> BoardView:
 
 
 def _summary(view: BoardView) -> str:
-    from harness.results.numerals import counted
+    from harness.results.numbers import counted
 
-    rows = [row for track in view.tracks for row in track.rows]
-    ranked = sum(bool(row.rank) for row in rows)
-    told = [counted(view.records, "record"), counted(len(rows), "row"), f"{ranked} ranked"]
+    ranked = sum(bool(row.rank) for row in view.rows)
+    told = [counted(view.records, "record"), counted(len(view.rows), "row"), f"{ranked} ranked"]
     return ", ".join([*told, f"{counted(view.missing, 'cell')} missing"])
 
 
@@ -105,7 +104,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     the board froze, and sum up its own scores. Exits 3 and lists what does not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
-    from harness.drawing.report import checked, checked_index
+    from harness.drawing.publishing import checked, checked_index
 
     found = [checked(folder) for folder in _folders(boards)]
     reports = [report for report, _ in found]
@@ -120,7 +119,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
 
 
 def _print_reports(reports: Sequence[Report], complete: bool) -> None:
-    from harness.results.numerals import counted
+    from harness.results.numbers import counted
 
     for report in reports:
         for fault in report.faults:

@@ -109,8 +109,8 @@ def _run(
 
 
 def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
-    from harness.results.brief import brief
-    from harness.results.groups import LOST
+    from harness.results.material import LOST
+    from harness.results.tables import one_line
 
     records = [each.record for each in foreseen if each.record]
     failed = sum(record.status in LOST for record in records)
@@ -118,15 +118,15 @@ def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_js
         values = made.model_dump(mode="json", exclude={"schema_"})
         print_json({**values, "folder": str(asked.folder.path), "failed": failed})
     else:
-        for line in brief(records):
-            click.echo(line)
+        for record in records:
+            click.echo(one_line(record))
         for line in _ending(asked, made, failed):
             click.echo(line)
     return 1 if failed or made.missing else 0
 
 
 def _ending(asked: Undertaking, made: Submission, failed: int) -> list[str]:
-    from harness.results.numerals import counted
+    from harness.results.numbers import counted
 
     lines = []
     if made.kind == "attack":

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.results.leading import leading
-from harness.results.marks import off_scale
-from harness.results.numerals import code, counted, gained, metric_name, percent
+from harness.results.numbers import code, counted, gained, metric_name, off_scale, percent
 from harness.results.view import BoardView, Leak, RowView, TrackView
 
 
@@ -23,7 +21,7 @@ def key_findings(view: BoardView) -> tuple[str, ...]:
 
 def _lacking(view: BoardView) -> Iterator[str]:
     """What is still to run, and what follows for the ranks."""
-    rows = [row for track in view.tracks for row in track.rows if row.protected]
+    rows = [row for row in view.rows if row.protected]
     lacking = sum(row.missing > 0 for row in rows)
     if view.missing:
         have = "has" if view.missing == 1 else "have"
@@ -102,7 +100,7 @@ def _gain(row: RowView, metric: str) -> float:
 
 
 def _leak(row: RowView, metric: str) -> Leak:
-    leak = leading(row.leaks, metric)
+    leak = row.leak(metric)
     assert leak is not None, "a row with a rank has a leak"
     return leak
 
@@ -122,13 +120,12 @@ def _leakage(rows: Sequence[RowView], metric: str) -> str:
 
 
 def _surely_leaks(row: RowView, metric: str) -> bool:
-    gain = _leak(row, metric).gain
-    return (gain.ci[0] if gain.ci else gain.value) > 0
+    return _leak(row, metric).gain.low > 0
 
 
 def _trust(view: BoardView) -> str:
     """What stands against the numbers: rows unverified, cells without a number."""
-    rows = [row for track in view.tracks for row in track.rows]
+    rows = view.rows
     states: Counter[str] = Counter(cell.status for row in rows for cell in row.cells)
     unverified = sum(not row.verified for row in rows)
     lacks = [

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.api.errors import IntegrityError
-from harness.results.groups import Group
-from harness.results.leading import counts
-from harness.results.seeds import TOO_LARGE, combined, number, rounded
+from harness.results.material import Group
+from harness.results.numbers import TOO_LARGE, combined, number, rounded
 from harness.results.view import Leak, Number
 from harness.rng import KeyedStream, board_key
 from harness.scoring.by_image import ByImage, array
+from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,22 +63,26 @@ class Case:
     metrics: dict[str, Worst]
 
 
-def worst_cases(groups: Sequence[Group]) -> list[Case]:
-    """Of the seeds on which most of a row's attacks ran: on others the strongest may be missing."""
+def worst_cases(groups: Sequence[Group], metrics: Collection[str]) -> list[Case]:
+    """Of the seeds on which most of a row's attacks ran: on others the strongest may be missing.
+
+    By these metrics, as they are and of absolute values.
+    """
     by_seed: dict[int, list[tuple[str, RunRecord]]] = {}
     for group in groups:
         for record in group.counted:
             if record.by_image:
                 by_seed.setdefault(record.request.seed, []).append((group.attack, record))
     most = max(map(len, by_seed.values()), default=0)
-    return [Case(seed, _metrics(ran)) for seed, ran in sorted(by_seed.items()) if len(ran) == most]
+    full = [(seed, ran) for seed, ran in sorted(by_seed.items()) if len(ran) == most]
+    return [Case(seed, _metrics(ran, metrics)) for seed, ran in full]
 
 
-def _metrics(ran: Sequence[tuple[str, RunRecord]]) -> dict[str, Worst]:
+def _metrics(ran: Sequence[tuple[str, RunRecord]], metrics: Collection[str]) -> dict[str, Worst]:
     found: dict[str, list[tuple[str, ByImage]]] = {}
     for attack, record in ran:
         for name, scores in record.by_image.items():
-            if counts(name):
+            if name.removesuffix(ABSOLUTE) in metrics:
                 found.setdefault(name, []).append((attack, scores))
     _check_alike(ran)
     worst = {name: _worst(name, each) for name, each in sorted(found.items())}

@@ -10,8 +10,7 @@ from harness.results.view import Notice, Standing
 from harness.store.canonical import canonical_json
 
 if TYPE_CHECKING:
-    from harness.results.groups import Group, Line
-    from harness.results.material import Kept, Reported
+    from harness.results.material import Group, Kept, Line, Reported
     from harness.results.view import CellView, Leak
     from harness.store.record import Used
 
@@ -165,7 +164,7 @@ def _identified_only(groups: Iterable[Group], leaks: Mapping[str, Leak]) -> list
             if record.identification and record.identification.top1 >= CERTAIN
         }
     )
-    shown = any(leak.gain.ci and leak.gain.ci[0] > 0 for leak in leaks.values())
+    shown = any(leak.gain.ci and leak.gain.low > 0 for leak in leaks.values())
     if not sure or shown:
         return []
     message = (

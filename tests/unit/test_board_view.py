@@ -13,11 +13,11 @@ from board_records import GUESS, OPTIONS, board, ended, material, passed, record
 
 from harness.api import IntegrityError
 from harness.control import ControlReport
-from harness.drawing.site.heat import heat_map
-from harness.drawing.site.standing import record_path
-from harness.results.attackers import in_order
+from harness.drawing.heat import heat_map
+from harness.drawing.pages import record_path
 from harness.results.build import board_view
 from harness.results.material import Kept, Material, Reported
+from harness.results.ranks import attacks_in_order
 from harness.results.trust import Controls
 from harness.results.view import BoardView, CellView, RowView
 from harness.scoring.identification import Identification
@@ -282,7 +282,7 @@ def test_attacks_come_by_rank_and_then_by_gain_wherever_they_are_shown() -> None
     (track,) = view.tracks
     assert [(a.attack, a.rank["snr_db"]) for a in track.attacks] == [("lmmse", 1), ("linear", 1)]
     assert [attack for attack, _ in heat_map(track, "snr_db").columns] == ["lmmse", "linear"]
-    assert in_order(track.attacks[::-1], "snr_db") == list(track.attacks)
+    assert attacks_in_order(track.attacks[::-1], "snr_db") == list(track.attacks)
 
 
 def test_a_claim_stands_beside_what_was_measured() -> None:

@@ -14,8 +14,9 @@ from PIL import Image
 from harness.api import UsageError
 from harness.asking.request import make_request
 from harness.cli.show import command
-from harness.drawing.chart import draw_plane
 from harness.drawing.plane import make_plane
+from harness.drawing.png import draw_plane
+from harness.results.view import Number
 from harness.scoring.summary import MetricScore
 from harness.scoring.utility import Utility
 from harness.store.record import RunRecord, Used
@@ -84,10 +85,10 @@ def test_a_record_becomes_a_point_with_its_intervals_and_its_null() -> None:
     plane = make_plane(SWEEP)
     point = plane.points[1]
     assert (point.series, point.label) == ("gradprune", "p=0.9")
-    assert (point.accuracy, point.accuracy_ci) == (0.7, (0.7 - 0.02, 0.7 + 0.02))
-    assert (point.leakage, point.leakage_ci, point.null) == (5.0, (4.5, 5.5), 4.0)
+    assert point.accuracy == Number(value=0.7, ci=(0.7 - 0.02, 0.7 + 0.02))
+    assert (point.leakage, point.null) == (Number(value=5.0, ci=(4.5, 5.5)), 4.0)
     assert plane.heading == "gradmatch on fashion-mini: accuracy against leakage"
-    assert plane.unprotected == ((0.8, None),)
+    assert plane.unprotected == (Number(value=0.8),)
 
 
 def test_points_are_joined_in_the_order_of_the_option_that_differs() -> None:
@@ -136,7 +137,7 @@ def test_records_alike_in_all_options_are_told_apart_by_id() -> None:
 def test_the_axis_says_which_direction_leaks_more() -> None:
     assert make_plane(SWEEP).up == "snr_db (dB)   higher leaks more →"
     assert make_plane(SWEEP, "lpips_vgg").up == "lpips_vgg   ← lower leaks more"
-    assert make_plane(SWEEP, "lpips_vgg").points[1].leakage == 1 / 5.0
+    assert make_plane(SWEEP, "lpips_vgg").points[1].leakage.value == 1 / 5.0
 
 
 UNSCORED = {"lpips_vgg": MetricScore(unavailable="images are smaller than 32 pixels")}

@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.results import attackers
-from harness.results.leading import leading
-from harness.results.numerals import NONE, gained, signed
-from harness.results.rows import in_order
+from harness.results.numbers import NONE, gained, signed
+from harness.results.ranks import attacks_in_order, rows_in_order
 from harness.results.view import CellView, Leak, RowView, TrackView
 
 STEPS = {"dB": (0.5, 2.0, 6.0, 15.0), "": (0.02, 0.06, 0.15, 0.4)}
@@ -79,7 +77,7 @@ def heat_map(track: TrackView, metric: str) -> Heat:
     """All cells of a track by a metric, the strongest attack at the left."""
     columns = _columns(track, metric)
     numbers = _numbered(track, metric)
-    rows = in_order(track.rows, metric)
+    rows = rows_in_order(track.rows, metric)
     return Heat(
         columns=tuple(columns),
         names=_names({attack for attack, _ in columns}),
@@ -113,9 +111,7 @@ def _steps(unit: str) -> tuple[float, ...]:
 
 def _columns(track: TrackView, metric: str) -> list[Column]:
     """Attacks in the order of their table, those that it does not have last."""
-    ranked = [
-        (each.attack, each.threat_model) for each in attackers.in_order(track.attacks, metric)
-    ]
+    ranked = [(each.attack, each.threat_model) for each in attacks_in_order(track.attacks, metric)]
     found = {(cell.attack, cell.threat_model) for row in track.rows for cell in row.cells}
     return [*(each for each in ranked if each in found), *sorted(found - {*ranked})]
 
@@ -138,7 +134,7 @@ def _tiles(
 
 def _tile(cell: CellView, metric: str, numbers: dict[tuple[str, str], int]) -> Tile:
     column = (cell.attack, cell.threat_model)
-    leak = leading(cell.leaks, metric)
+    leak = cell.leak(metric)
     if leak is None:
         word, reason = why = _why(cell)
         return Tile(word, column, note=numbers[why], tip=reason)
@@ -163,5 +159,5 @@ def _notes(track: TrackView, metric: str, numbers: dict[tuple[str, str], int]) -
 
 def _reasons(track: TrackView, metric: str) -> list[tuple[str, str]]:
     """Why there is no number, for each cell without one."""
-    cells = (cell for row in in_order(track.rows, metric) for cell in row.cells)
-    return [_why(cell) for cell in cells if not leading(cell.leaks, metric)]
+    cells = (cell for row in rows_in_order(track.rows, metric) for cell in row.cells)
+    return [_why(cell) for cell in cells if not cell.leak(metric)]
