@@ -128,8 +128,10 @@ class Board(_Part):
         """UsageError where the board asks to be ranked by a metric that is none of the known."""
         for name in self.ranked_by:
             if name not in known:
-                hint = nearest(name, known)
-                raise UsageError(f"Board '{self.name}' is ranked by '{name}', no metric.{hint}")
+                raise UsageError(
+                    f"Board '{self.name}' is ranked by '{name}', which is no metric here."
+                    f"{nearest(name, known)}"
+                )
 
     def track(self, name: str) -> Track:
         """A track by name."""

@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option, print_json
+from harness.cli.options import PATH, epilog, json_option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.boards.folder import BoardFolder
     from harness.drawing.publishing import Report
+    from harness.results.tables import Format
     from harness.results.view import BoardView
 
 
 @click.group(
     "leaderboard",
-    epilog=epilog("harness leaderboard build fashion-v1", "harness leaderboard check"),
+    epilog=epilog(
+        "harness leaderboard build fashion-v1",
+        "harness leaderboard check",
+        "harness leaderboard export fashion-v1",
+    ),
 )
 def command() -> None:
-    """Build boards' tables and pages from their records, or check them."""
+    """Build boards' tables and pages from their records, check or export them."""
 
 
 @command.command(
@@ -128,6 +133,43 @@ def _print_reports(reports: Sequence[Report], complete: bool) -> None:
         held = counted(report.records, "record") if report.records else "its files"
         missing = f", {counted(report.missing, 'cell')} missing" if report.missing else ""
         click.echo(f"{report.name}: {held}{missing}: {verdict}")
+
+
+@command.command(
+    "export",
+    epilog=epilog(
+        "harness leaderboard export fashion-v1 > fashion.csv",
+        "harness leaderboard export fashion-v1 --format parquet --out fashion.parquet",
+    ),
+)
+@click.argument("board")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "parquet", "json"]),
+    default="csv",
+    show_default=True,
+    help="Parquet needs the extra `parquet`.",
+)
+@click.option("--out", type=PATH, help="Where to write it.  [default: standard output]")
+def export(board: str, form: Format, out: Path | None) -> None:
+    """Write the scores of a board's records as a table: a row for each record and metric.
+
+    It is the table that `harness.load_board("BOARD")` gives in a notebook: beside the scores stand
+    what was evaluated, what was learned, and the rank of the defense. A cell without a record has
+    a row too, whose status is `missing`.
+    """
+    from harness.results.tables import exported, load_board
+    from harness.store.paths import write_atomically
+
+    if form == "parquet" and out is None:
+        raise click.UsageError("Parquet is no text: say with --out where to write it.")
+    data = exported(load_board(board), form)
+    if out is None:
+        click.echo(data, nl=False)
+        return
+    write_atomically(out, data)
+    click.echo(f"wrote {out}")
 
 
 @command.command("freeze", epilog=epilog("harness leaderboard freeze fashion-v1"))

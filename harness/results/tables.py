@@ -17,7 +17,6 @@ from harness.store.frame import TEXT, WHOLE, frame, rows_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from harness.boards.folder import BoardFolder
     from harness.results.material import Group, Line
     from harness.results.view import BoardView, CellView, Leak, Number, RowView, TrackView
     from harness.store.record import RunRecord
@@ -144,25 +143,19 @@ def _leaked(record: RunRecord) -> str:
 
 
 def load_board(board: str | Path) -> DataFrame:
-    """A board's records as a table: a row for each record and metric it was scored by.
+    """A board's records as a table: a row for each record and metric that it has a score of.
 
     `board` is a name below `leaderboards/` here, or a board's folder. A cell without a record has
     one row, whose status is `missing`; a record without scores has one too. Columns are those of
     `OF_BOARDS`. UsageError where there is no such board, IntegrityError where a record was changed.
     """
     from harness.boards.folder import find_board
-
-    return board_frame(find_board(str(board)))
-
-
-def board_frame(folder: BoardFolder) -> DataFrame:
-    """The same of a folder."""
     from harness.results.build import board_view
     from harness.results.material import gathered, lines
 
-    material = gathered(folder)
+    material = gathered(find_board(str(board)))
     view = board_view(material)
-    rows = {(row.track, row.defense): row for track in view.tracks for row in track.rows}
+    rows = {(row.track, row.defense): row for row in view.rows}
     found = (
         {"board": view.name, "track": line.track, **values}
         for line in lines(material)

@@ -1,4 +1,4 @@
-"""Records as tables for notebooks: a row for each metric that a record was scored by."""
+"""Records as tables for notebooks: a row for each metric that a record has a score of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ COLUMNS = {
     "null_name": TEXT,
     **dict.fromkeys(("gain", "gain_low", "gain_high"), REAL),
     **dict.fromkeys(("n", "undefined"), WHOLE),
-    "unavailable": TEXT,
     **dict.fromkeys(("accuracy", "accuracy_low", "accuracy_high"), REAL),
     **dict.fromkeys(("reference", "reference_low", "reference_high", "chance"), REAL),
     "flags": TEXT,
@@ -35,19 +34,13 @@ accuracy without protection, `chance` that of naming one class always. Flags are
 
 
 def rows_of(record: RunRecord) -> list[dict[str, Any]]:
-    """A row for each metric, then those of the members; one without a metric if none was scored."""
+    """The whole's rows, then each member's; of what has no score one row without a metric."""
     whole = {**_cell(record), **_learned(record)}
-    rows = [{**whole, **_scored(name, score)} for name, score in record.privacy.items()]
-    for member, each in record.members.items():
-        own = {
-            **whole,
-            "member": member,
-            "status": each.status,
-            "error": each.error,
-            "flags": _flags(each.flags),
-        }
-        rows += [{**own, **_scored(*scored)} for scored in each.privacy.items()] or [own]
-    return rows if record.privacy else [whole, *rows]
+    rows = _scored(whole, record.privacy)
+    for name, each in record.members.items():
+        ended = {"status": each.status, "error": each.error, "flags": _flags(each.flags)}
+        rows += _scored({**whole, **ended, "member": name}, each.privacy)
+    return rows
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:
@@ -87,14 +80,20 @@ def _learned(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _scored(metric: str, score: MetricScore) -> dict[str, Any]:
-    same = ("unit", "leaks_more", "median", "worst", "null", "null_name")
-    return {
-        "metric": metric,
-        **{name: getattr(score, name) for name in (*same, "n", "undefined", "unavailable")},
-        **_with_ends("mean", score.mean, score.ci),
-        **_with_ends("gain", score.gain, score.gain_ci),
-    }
+def _scored(of: Mapping[str, Any], scores: Mapping[str, MetricScore]) -> list[dict[str, Any]]:
+    same = ("unit", "leaks_more", "median", "worst", "null", "null_name", "n", "undefined")
+    rows = [
+        {
+            **of,
+            "metric": metric,
+            **{name: getattr(score, name) for name in same},
+            **_with_ends("mean", score.mean, score.ci),
+            **_with_ends("gain", score.gain, score.gain_ci),
+        }
+        for metric, score in scores.items()
+        if score.unavailable is None
+    ]
+    return rows or [dict(of)]
 
 
 def _with_ends(

@@ -18,6 +18,8 @@ from harness.store.canonical import canonical_json, sha256_of
 from harness.store.identity import plain_config, plugin_source
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from harness.asking.registry import Registry
     from harness.asking.selector import Resolved
 
@@ -147,6 +149,12 @@ class RunRecord(BaseModel):
     def sealed(self) -> RunRecord:
         """The same record with its id."""
         return self.model_copy(update={"id": self.fingerprint()})
+
+    def to_frame(self) -> DataFrame:
+        """Its scores as a table: a row for each metric, and for each of every member's."""
+        from harness.store.frame import COLUMNS, frame, rows_of
+
+        return frame(rows_of(self), COLUMNS)
 
     def json_text(self) -> str:
         """Canonical JSON, one line."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -141,6 +143,20 @@ def test_a_frozen_board_names_records_of_other_plugins(here: Path) -> None:
 def test_unknown_boards_offer_the_nearest(here: Path) -> None:
     assert "Did you mean 'tiny'?" in complaint(run(here, "leaderboard", "build", "tinny"), 2)
     assert "no board below" in complaint(run(here / "leaderboards", "leaderboard", "check"), 2)
+
+
+def test_scores_leave_as_a_table(here: Path) -> None:
+    printed = run(here, "leaderboard", "export", "tiny")
+    assert printed.returncode == 0, printed.stderr
+    lines = list(csv.DictReader(StringIO(printed.stdout)))
+    found = [(line["defense"], line["metric"], line["gain"], line["rank"]) for line in lines]
+    assert found == [("none", "snr_db", "9.0", ""), ("mixup[k=2]", "snr_db", "1.0", "1")]
+    written = invoke("leaderboard", "export", "tiny", "--format", "json", "--out", "tiny.json")
+    assert written.stdout == "wrote tiny.json\n"
+    values = json.loads((here / "tiny.json").read_text("utf-8"))
+    assert [value["record"] for value in values] == [each.id for each in KEPT]
+    refused = run(here, "leaderboard", "export", "tiny", "--format", "parquet")
+    assert "say with --out where to write it" in complaint(refused, 2)
 
 
 def test_advice_names_what_qualifies_and_calls_nothing_safe(here: Path) -> None:

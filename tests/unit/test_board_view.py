@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from board_records import GUESS, OPTIONS, board, ended, material, passed, record
 
-from harness.api import IntegrityError
+from harness.api import IntegrityError, UsageError
 from harness.control import ControlReport
 from harness.drawing.heat import heat_map
 from harness.drawing.pages import record_path
@@ -166,6 +166,54 @@ def test_where_signs_are_hidden_what_leaks_more_ranks() -> None:
     assert set(row(view, "mixup[k=2]").leaks) == {"snr_db", "snr_db_abs"}
     assert view.metrics == ("snr_db",)
     assert view.tracks[0].attacks[0].gain["snr_db"].value == 7.0
+
+
+def blurred(defense: str, gain: float, attack: str = "linear") -> RunRecord:
+    """A record scored by a stranger's metric, of which lower leaks more, and by SNR."""
+    gains = (gain,) * 4
+    theirs = record(defense, attack, gains=gains, metric="blur", leaks_more="lower")
+    usual = record(defense, attack, gains=(20 - gain,) * 4)
+    both = {
+        "privacy": {**usual.privacy, **theirs.privacy},
+        "by_image": {**usual.by_image, **theirs.by_image},
+    }
+    return theirs.model_copy(update=both).sealed()
+
+
+BLURRED = [
+    blurred(defense, gain, attack)
+    for defense, gain in (("noise", 0.5), ("mixup[k=2]", 0.25))
+    for attack in ("linear", "lmmse")
+]
+NAMES = ["noise", "mixup[k=2]"]
+
+
+def test_a_board_ranks_by_any_metric_that_its_records_have() -> None:
+    view = seen(*BLURRED, defenses=NAMES, ranked_by=["blur"])
+    assert view.metrics == ("blur",)
+    leak = row(view, "noise").leaks["blur"]
+    assert (leak.leaks_more, leak.unit) == ("lower", "")
+    assert (leak.mean.value, leak.gain.value) == (2.0, 0.5)  # guesses of 1, 2, 3, 4, less 0.5
+    assert [(r.defense, r.rank) for r in view.tracks[0].rows] == [
+        ("mixup[k=2]", {"blur": 1}),
+        ("noise", {"blur": 2}),
+    ]
+    assert [each.gain["blur"].value for each in view.tracks[0].attacks] == [0.375, 0.375]
+    usual = seen(*BLURRED, defenses=NAMES)
+    assert usual.metrics == ("snr_db",)
+    assert ranks_of(usual) == [("noise", 1), ("mixup[k=2]", 2)]
+
+
+def test_the_first_metric_that_a_board_names_comes_first() -> None:
+    view = seen(*BLURRED, defenses=NAMES, ranked_by=["blur", "snr_db"])
+    assert view.metrics == ("blur", "snr_db")
+    assert view.tracks[0].rows[0].rank == {"blur": 1, "snr_db": 2}
+
+
+def test_a_metric_that_is_none_offers_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"by 'blurr', which is no metric here\. Did .* 'blur'\?"):
+        seen(*BLURRED, defenses=NAMES, ranked_by=["blurr"])
+    assert seen(*BLURRED, defenses=NAMES, ranked_by=["psnr"]).metrics == ()  # installed, not scored
 
 
 def test_quick_looks_and_told_attackers_do_not_count() -> None:

@@ -11,6 +11,7 @@ from board_records import board, ended, material, passed, record, utility
 from PIL import Image
 
 from harness.drawing.markdown import index, readme
+from harness.drawing.pages import render
 from harness.drawing.plane import front_of
 from harness.drawing.publishing import differing, files_of, write
 from harness.drawing.svg import TOP, drawing
@@ -142,6 +143,30 @@ def test_a_cell_without_a_number_has_a_footnote(view: BoardView) -> None:
 
 def test_claims_stand_beside_what_was_measured(view: BoardView) -> None:
     assert "| `none` | `linear` | SNR | 9.5 | 11.5 [10.5, 12.5] | X |  |" in readme(view)
+
+
+def test_files_are_of_the_metric_that_a_board_is_ranked_by() -> None:
+    """One that nobody here knows, of which lower leaks more."""
+    theirs = {"metric": "blur", "leaks_more": "lower"}
+    claims = [{"defense": "none", "attack": "linear", "metric": "blur", "value": 2, "source": "X"}]
+    records = [
+        record(defense, attack, gains=(0.25,) * 4, **theirs)
+        for defense in ("none", "mixup[k=2]")
+        for attack in ("linear", "lmmse")
+    ]
+    view = board_view(material(board(ranked_by=["blur"], claims=claims), *records))
+    plane, text, page = front_of(view), readme(view), render(view)
+    assert plane is not None
+    assert plane.up == "gain in blur over guessing   higher leaks more →"
+    assert [point.leakage.value for point in plane.points] == [0.25, 0.25]
+    assert "| rank | defense | seeds | accuracy | of unprotected | blur gain |" in text
+    assert "| 1 | `linear` | informed | +0.250 [+0.250, +0.250] | 1 | 4 images | not run |" in text
+    assert "| `none` | `linear` | blur | 2 | 2.250 [" in text
+    assert "SNR" not in text.partition("How to read")[0]
+    assert '<label for="metric-0">blur</label>' in page
+    assert "blur gain +0.250 [+0.250, +0.250]" in page
+    lines = list(csv.DictReader(StringIO(as_csv(view))))
+    assert {(line["metric"], line["leaks_more"]) for line in lines} == {("blur", "lower")}
 
 
 def test_values_are_numbers(view: BoardView) -> None:
