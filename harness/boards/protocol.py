@@ -22,8 +22,8 @@ RANKING = ("snr_db", "ssim", "lpips_vgg")
 """Metrics that a board ranks by where it names none and they were scored."""
 OF_ATTACKERS = frozenset({"threat_model", "seconds", "megabytes", "twice"})
 """Options that some attacks of a track may have for themselves: they leave the release as it is."""
-NAMED_ELSEWHERE = frozenset({"defense", "attack", "seed", "device"})
-"""Options of a request that a board sets in other places, or not at all."""
+OF_BOARDS = frozenset(Request.model_fields) - {"defense", "attack", "seed", "device"}
+"""Options of a request, but for those that a board sets in other places, or not at all."""
 
 
 class _Part(BaseModel):
@@ -60,7 +60,7 @@ class Track(_Part):
 
     @model_validator(mode="after")
     def _known_options(self) -> Track:
-        _check_options(self.options, _free(), f"of track '{self.name}'")
+        _check_options(self.options, OF_BOARDS, f"of track '{self.name}'")
         for part in self.cells:
             if strange := sorted({*part.defenses} - {*self.defenses}):
                 raise ValueError(
@@ -104,19 +104,14 @@ class Board(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Board:
-        _check_options(self.options, _free(), "of the board")
+        _check_options(self.options, OF_BOARDS, "of the board")
         names = [track.name for track in self.tracks]
         if len({*names}) < len(names):
             raise ValueError("two tracks have the same name")
         for track in self.tracks:
             metrics = str({**self.options, **track.options}.get("metrics", "all"))
-            scored = [name.strip() for name in metrics.split(",")]
-            for name in self.ranked_by:
-                if name not in scored and metrics != "all":
-                    raise ValueError(
-                        f"it is ranked by '{name}', and the `metrics` of track '{track.name}' do "
-                        f"not have that.{nearest(name, scored)}"
-                    )
+            if metrics != "all":
+                self.check_ranking([name.strip() for name in metrics.split(",")])
         return self
 
     @property
@@ -125,21 +120,15 @@ class Board(_Part):
         return self.ranked_by or RANKING
 
     def check_ranking(self, known: Collection[str]) -> None:
-        """UsageError where the board asks to be ranked by a metric that is none of the known."""
+        """UsageError where the board is ranked by a metric that is none of the `known`."""
         for name in self.ranked_by:
             if name not in known:
-                raise UsageError(
-                    f"Board '{self.name}' is ranked by '{name}', which is no metric here."
-                    f"{nearest(name, known)}"
-                )
+                hint = nearest(name, known)
+                raise UsageError(f"Board '{self.name}' has no score '{name}' to rank by.{hint}")
 
     def track(self, name: str) -> Track:
         """A track by name."""
         return next(track for track in self.tracks if track.name == name)
-
-
-def _free() -> frozenset[str]:
-    return frozenset(Request.model_fields) - NAMED_ELSEWHERE
 
 
 def _check_options(options: Options, allowed: frozenset[str], where: str) -> None:

@@ -255,7 +255,7 @@ def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_jso
 
 def _in_all(missing: Sequence[Foreseen]) -> str:
     """What cells will take together, where that can be told of most of their steps."""
-    from harness.boards.costs import in_words
+    from harness.boards.cells import in_words
     from harness.results.numbers import counted
     from harness.scheduling.matrix import FIXED_COSTS, costs_of, graph_of
 
@@ -287,7 +287,7 @@ def _as_values(each: Foreseen, now: bool) -> dict[str, Any]:
 
 
 def _cost_of(each: Foreseen, now: bool) -> str:
-    from harness.boards.costs import in_words
+    from harness.boards.cells import in_words
 
     if each.state == "impossible" or (each.settled and not now):
         return ""

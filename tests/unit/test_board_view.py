@@ -211,7 +211,7 @@ def test_the_first_metric_that_a_board_names_comes_first() -> None:
 
 
 def test_a_metric_that_is_none_offers_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"by 'blurr', which is no metric here\. Did .* 'blur'\?"):
+    with pytest.raises(UsageError, match=r"no score 'blurr' to rank by\. Did you mean 'blur'\?"):
         seen(*BLURRED, defenses=NAMES, ranked_by=["blurr"])
     assert seen(*BLURRED, defenses=NAMES, ranked_by=["psnr"]).metrics == ()  # installed, not scored
 
