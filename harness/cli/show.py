@@ -90,7 +90,8 @@ def _print_all(found: list[RunRecord], kept: Records) -> None:
 
 def _draw_plane(found: Sequence[RunRecord], metric: str | None, path: Path) -> None:
     from harness.drawing.plane import make_plane
-    from harness.drawing.png import draw_plane
+    from harness.drawing.png import plane_png
+    from harness.store.paths import write_atomically
 
-    draw_plane(path, make_plane(found, metric))
+    write_atomically(path, plane_png(make_plane(found, metric)))
     click.echo(f"plane    {path}")

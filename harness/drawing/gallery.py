@@ -8,13 +8,15 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from harness.api.errors import UsageError
 from harness.drawing.plane import differing, written
-from harness.drawing.png import FAINT, FRAME, INK, write_png
+from harness.drawing.png import FAINT, FRAME, INK, as_png
 from harness.scoring.verdict import main_metric
+from harness.store.paths import write_atomically
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -260,7 +262,7 @@ def panel(path: Path, columns: Sequence[Column], heading: str = "") -> None:
 
     Written whole or not at all; the same input gives the same bytes.
     """
-    write_png(path, lambda: _draw(columns, heading))
+    write_atomically(path, as_png(lambda: _draw(columns, heading)))
 
 
 def choose_targets(
@@ -345,8 +347,6 @@ def _pixels(image: Image, stretch: bool) -> Image:
 
     A released image is stretched between its percentiles, or its noise would show as white.
     """
-    import numpy as np
-
     pixels: Image = np.asarray(image, dtype=np.float64)
     if stretch:
         low, high = np.percentile(pixels, CONTRAST)

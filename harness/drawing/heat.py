@@ -76,13 +76,14 @@ class Heat:
 def heat_map(track: TrackView, metric: str) -> Heat:
     """All cells of a track by a metric, the strongest attack at the left."""
     columns = _columns(track, metric)
-    numbers = _numbered(track, metric)
     rows = rows_in_order(track.rows, metric)
+    met = [_why(cell) for row in rows for cell in row.cells if not cell.leak(metric)]
+    numbers = {why: i for i, why in enumerate(dict.fromkeys(met), start=1)}
     return Heat(
         columns=tuple(columns),
         names=_names({attack for attack, _ in columns}),
         rows=tuple((row, tuple(_tiles(row, columns, metric, numbers))) for row in rows),
-        notes=tuple(_notes(track, metric, numbers)),
+        notes=tuple(Note(i, *why, cells=met.count(why)) for why, i in numbers.items()),
     )
 
 
@@ -145,19 +146,3 @@ def _tile(cell: CellView, metric: str, numbers: dict[tuple[str, str], int]) -> T
 def _why(cell: CellView) -> tuple[str, str]:
     """A word and a sentence on a cell without a number."""
     return WORDS[cell.status], cell.reason or (SILENT if cell.status == "ok" else "")
-
-
-def _numbered(track: TrackView, metric: str) -> dict[tuple[str, str], int]:
-    """Reasons in the order in which a reader meets them."""
-    return {why: i for i, why in enumerate(dict.fromkeys(_reasons(track, metric)), start=1)}
-
-
-def _notes(track: TrackView, metric: str, numbers: dict[tuple[str, str], int]) -> list[Note]:
-    met = _reasons(track, metric)
-    return [Note(number, *why, cells=met.count(why)) for why, number in numbers.items()]
-
-
-def _reasons(track: TrackView, metric: str) -> list[tuple[str, str]]:
-    """Why there is no number, for each cell without one."""
-    cells = (cell for row in rows_in_order(track.rows, metric) for cell in row.cells)
-    return [_why(cell) for cell in cells if not cell.leak(metric)]

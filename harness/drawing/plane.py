@@ -13,6 +13,8 @@ from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from harness.api.errors import UsageError, nearest
 from harness.asking.selector import parse_stack
 from harness.results.numbers import gained, metric_name, off_scale, share
@@ -20,7 +22,6 @@ from harness.results.view import Number, RowView
 from harness.scoring.verdict import main_metric
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from harness.results.view import BoardView, Leak, TrackView
@@ -104,8 +105,6 @@ def best_place(
     Boxes are x0, y0, x1, y1. The cost is the area on what is `taken` [n, 4], and three times what
     lies outside the `frame` [4].
     """
-    import numpy as np
-
     area = (tried[:, 2] - tried[:, 0]) * (tried[:, 3] - tried[:, 1])
     outside = area - _shared(tried, frame[None])
     costs = _shared(tried, taken) + 3 * outside
@@ -115,8 +114,6 @@ def best_place(
 
 def _shared(boxes: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
     """[k]: the area that each box shares with the others [n, 4], one after the other."""
-    import numpy as np
-
     one, other = boxes[:, None], others[None]
     across = np.minimum(one[..., 2], other[..., 2]) - np.maximum(one[..., 0], other[..., 0])
     up = np.minimum(one[..., 3], other[..., 3]) - np.maximum(one[..., 1], other[..., 1])

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from harness.drawing.plane import best_place, ends, widened
 from harness.results.view import Number
-from harness.store.paths import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,11 +58,6 @@ MARGIN = 0.12
 """Of the range of the data, on each side of it."""
 
 
-def write_png(path: Path, draw: Callable[[], Figure]) -> None:
-    """Write what `draw` makes, whole or not at all."""
-    write_atomically(path, as_png(draw))
-
-
 def as_png(draw: Callable[[], Figure]) -> bytes:
     """The file of what `draw` makes."""
     import matplotlib
@@ -74,13 +69,8 @@ def as_png(draw: Callable[[], Figure]) -> bytes:
     return buffer.getvalue()
 
 
-def draw_plane(path: Path, plane: Plane) -> None:
-    """A PNG of the plane: the same plane gives the same bytes."""
-    write_png(path, lambda: _figure(plane))
-
-
 def plane_png(plane: Plane) -> bytes:
-    """The same picture as bytes."""
+    """A PNG of the plane: the same plane gives the same bytes."""
     return as_png(lambda: _figure(plane))
 
 
@@ -252,8 +242,6 @@ def _mark(axes: Axes, point: Point, colour: str, marker: str) -> None:
 
 def _label(axes: Axes, plane: Plane) -> None:
     """Write each point's label where it covers least of what is drawn already."""
-    import numpy as np
-
     whole = np.asarray(axes.get_window_extent().extents)
     signs = _signs(plane)
     taken = list(_drawn(axes, plane))

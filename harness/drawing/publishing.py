@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -32,22 +32,17 @@ LIKENESS = 0.001
 def files_of(view: BoardView) -> Files:
     """A board's table, values, page and picture."""
     front = front_of(view)
-    picture = {markdown.FRONT: plane_png(front)} if front else {}
-    texts = {
-        "README.md": markdown.readme(view),
-        "leaderboard.csv": as_csv(view),
-        "index.html": render(view),
+    return {
+        "README.md": markdown.readme(view).encode(),
+        "leaderboard.csv": as_csv(view).encode(),
+        "index.html": render(view).encode(),
+        **({markdown.FRONT: plane_png(front)} if front else {}),
     }
-    return {**_encoded(texts), **picture}
 
 
 def index_of(views: Sequence[BoardView]) -> Files:
     """The table and page over all boards."""
-    return _encoded({"README.md": markdown.index(views), "index.html": render_index(views)})
-
-
-def _encoded(texts: Mapping[str, str]) -> Files:
-    return {name: text.encode() for name, text in texts.items()}
+    return {"README.md": markdown.index(views).encode(), "index.html": render_index(views).encode()}
 
 
 def write(folder: Path, files: Files) -> list[Path]:

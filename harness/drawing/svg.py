@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from harness.drawing.plane import best_place, ends, row_plane, widened
 from harness.results.numbers import percent, share
 from harness.results.ranks import rows_in_order
@@ -220,8 +222,6 @@ def place(
     wanted: Iterable[tuple[float, float, str]], drawn: Iterable[Box], frame: Box = FRAME
 ) -> list[Label | None]:
     """Each text beside its point, or None where there is no room; earlier ones choose first."""
-    import numpy as np
-
     taken, placed = list(drawn), list[Label | None]()
     for x, y, text in wanted:
         tried = [Label(x + right, y + down, anchor, text) for right, down, anchor in PLACES]

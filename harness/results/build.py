@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from harness.asking.registry import registry
@@ -122,10 +123,10 @@ def _row_view(
     return RowView(
         track=line.track,
         defense=line.defense,
-        accuracy=_over_seeds(learned, _accuracy),
-        reference=_over_seeds(learned, _reference),
-        retained=_over_seeds(learned, _retained),
-        chance=_mean_chance(learned),
+        accuracy=_over_seeds(map(_accuracy, learned.values())),
+        reference=_over_seeds(map(_reference, learned.values())),
+        retained=_over_seeds(map(_retained, learned.values())),
+        chance=rounded(fmean(each.chance for each in learned.values())) if learned else None,
         seeds=tuple(learned),
         leaks=leaked,
         cells=tuple(cells),
@@ -166,16 +167,9 @@ def _learned(groups: Sequence[Group]) -> dict[int, Utility]:
     return dict(sorted(found.items()))
 
 
-def _over_seeds(
-    learned: Mapping[int, Utility], value: Callable[[Utility], Number | None]
-) -> Number | None:
-    found = [each for utility in learned.values() if (each := value(utility))]
+def _over_seeds(values: Iterable[Number | None]) -> Number | None:
+    found = [value for value in values if value]
     return combined(found) if found else None
-
-
-def _mean_chance(learned: Mapping[int, Utility]) -> float | None:
-    values = [utility.chance for utility in learned.values()]
-    return rounded(sum(values) / len(values)) if values else None
 
 
 def _accuracy(utility: Utility) -> Number:

@@ -174,10 +174,6 @@ class Line:
     beside: tuple[Group, ...] = ()
 
 
-Owned = tuple[BoardCell, str]
-"""A cell, and the submission it is of."""
-
-
 def lines(material: Material) -> list[Line]:
     """Every row of the board and of what was submitted, each cell with its record if there is one.
 
@@ -186,21 +182,20 @@ def lines(material: Material) -> list[Line]:
     ordered = sorted(material.kept, key=lambda each: (not each.origin, each.record.created))
     answers = {identity(each.record.request): each for each in ordered}
     rows: dict[tuple[str, str], dict[str, Group]] = {}
-    for cell, origin in all_cells(material.board, material.submissions, answers):
+    for cell, origin in _all_cells(material.board, material.submissions, answers):
         row = rows.setdefault((cell.track, cell.request.defense), {})
         group = row.setdefault(_but_for_the_seed(cell), Group(cell, origin))
         group.seeds.setdefault(cell.request.seed, answers.get(cell.identity))
-    handed_in = _defenses(material.submissions, material.board)
     return [
-        Line(track, defense, handed_in.get((track, defense), ""), tuple(groups.values()))
+        Line(track, defense, next(iter(groups.values())).origin, tuple(groups.values()))
         for (track, defense), groups in rows.items()
     ]
 
 
-def all_cells(
+def _all_cells(
     board: Board, submissions: Iterable[Submission], answers: Mapping[str, Kept]
-) -> Iterator[Owned]:
-    """The board's cells, then those of submissions.
+) -> Iterator[tuple[BoardCell, str]]:
+    """The board's cells, then those of submissions, each with the name of its submission.
 
     A defense has to fill each of its cells. An attack has only those that it answers: what a
     stranger leaves out is no gap in the board.
@@ -213,19 +208,6 @@ def all_cells(
                 there = there or [place[0]]
             for cells in there[:1]:
                 yield from ((cell, each.name) for cell in cells)
-
-
-def _defenses(submissions: Iterable[Submission], board: Board) -> dict[tuple[str, str], str]:
-    """By track and defense, the submission that hands it in; not those that the board has."""
-    own = {(cell.track, cell.request.defense) for cell in cells_of(board)}
-    return {
-        key: each.name
-        for each in submissions
-        if each.kind == "defense"
-        for place in places(board, each.kind, each.what, each.tracks)
-        for cell in place[0]
-        if (key := (cell.track, cell.request.defense)) not in own
-    }
 
 
 def _but_for_the_seed(cell: BoardCell) -> str:

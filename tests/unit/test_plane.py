@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import BytesIO
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from harness.api import UsageError
 from harness.asking.request import make_request
 from harness.cli.show import command
 from harness.drawing.plane import make_plane
-from harness.drawing.png import draw_plane
+from harness.drawing.png import plane_png
 from harness.results.view import Number
 from harness.scoring.summary import MetricScore
 from harness.scoring.utility import Utility
@@ -181,23 +182,19 @@ def test_an_exact_copy_leaves_room_for_the_others() -> None:
     assert make_plane(SWEEP, "lpips_vgg").off_scale == inf
 
 
-def test_the_same_plane_gives_the_same_bytes_whatever_the_readers_style(tmp_path: Path) -> None:
+def test_the_same_plane_gives_the_same_bytes_whatever_the_readers_style() -> None:
     import matplotlib
 
     plane = make_plane([*SWEEP, made(used("clip"), leak=120.0)])
-    draw_plane(tmp_path / "one.png", plane)
+    drawn = plane_png(plane)
     with matplotlib.rc_context({"font.size": 30, "axes.grid": True, "savefig.dpi": 30}):
-        draw_plane(tmp_path / "two.png", plane)
-    drawn = (tmp_path / "one.png").read_bytes()
-    assert drawn == (tmp_path / "two.png").read_bytes()
-    draw_plane(tmp_path / "one.png", replace(plane, lines=()))
-    assert drawn != (tmp_path / "one.png").read_bytes()
+        assert plane_png(plane) == drawn
+    assert plane_png(replace(plane, lines=())) != drawn
 
 
-def test_one_bare_point_can_be_drawn(tmp_path: Path) -> None:
+def test_one_bare_point_can_be_drawn() -> None:
     bare = made(utility=utility(0.5, None), privacy={"snr_db": snr(3.0, None)})
-    draw_plane(tmp_path / "one.png", make_plane([bare]))
-    with Image.open(tmp_path / "one.png") as image:
+    with Image.open(BytesIO(plane_png(make_plane([bare])))) as image:
         assert image.width > image.height > 500
 
 
