@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -53,6 +54,23 @@ def board(
         ],
     }
     return Board.model_validate({**values, **more})
+
+
+def tiny_board(*attacks: str) -> str:
+    """The file of such a board: two defenses against these attacks."""
+    options = "\n".join(f"{name} = {json.dumps(value)}" for name, value in OPTIONS.items())
+    return f"""\
+name = "tiny"
+title = "Tiny"
+[options]
+{options}
+[[tracks]]
+name = "once"
+title = "All of it"
+defenses = ["none", "mixup[k=2]"]
+[[tracks.cells]]
+attacks = {json.dumps(attacks)}
+"""
 
 
 def used(text: str) -> Used:

@@ -101,11 +101,12 @@ def check_frozen(board: Board, registry: Registry) -> None:
     if not board.frozen:
         return
     changed = differences(board.frozen, frozen(board, registry))
+    more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
     if changed:
         raise UsageError(
             f"Board '{board.name}' is frozen, and here is not what it is made of: "
-            f"{_listed(changed)}. Install the version that the board was made with, or make a new "
-            "board: its numbers would not compare."
+            f"{'; '.join(changed[:SHOWN])}{more}. Install the version that the board was made "
+            "with, or make a new board: its numbers would not compare."
         )
 
 
@@ -116,11 +117,6 @@ def differences(was: Frozen, now: Frozen) -> list[str]:
         for name in sorted(was.keys() | now.keys())
         if was.get(name) != now.get(name)
     ]
-
-
-def _listed(faults: list[str]) -> str:
-    more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-    return "; ".join(faults[:SHOWN]) + more
 
 
 def strange(board: Board, record: RunRecord) -> list[str]:

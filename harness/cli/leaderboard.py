@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
         reports.append(checked_index(_root(), [view for _, view in found]))
     wrong = any(report.wrong(complete) for report in reports)
     if as_json:
-        print_json([report.values() for report in reports])
+        print_json([asdict(report) for report in reports])
     else:
         _print_reports(reports, complete)
     return EXIT_INTEGRITY if wrong else 0

@@ -87,11 +87,11 @@ class Stored:
     def _caption(self, target: int) -> str:
         units = {name: self.record.privacy[name].unit for name in self.scores}
         shown = [n for n in SHOWN if n in self.scores] or list(self.scores)[:1]
-        return "\n".join(_score(n, float(self.scores[n][target]), units[n]) for n in shown)
-
-
-def _score(name: str, value: float, unit: str) -> str:
-    return f"{value:.1f} dB" if unit == "dB" else f"{name.upper()} {value:.2f}"
+        values = {name: float(self.scores[name][target]) for name in shown}
+        return "\n".join(
+            f"{value:.1f} dB" if units[name] == "dB" else f"{name.upper()} {value:.2f}"
+            for name, value in values.items()
+        )
 
 
 def draw_gallery(root: Path, record: RunRecord) -> Path | None:
@@ -123,8 +123,14 @@ def keep_gallery(root: Path, folder: BoardFolder | None, record: RunRecord) -> N
 
 def draw_panel(root: Path, records: Sequence[RunRecord], path: Path, target: int | None) -> Path:
     """Draw one target across records, by default the one the first record recovers best."""
+    import torch
+
     stored = [_read_images(root, record) for record in records]
-    _check_comparable(stored)
+    if not all(torch.equal(each.original, stored[0].original) for each in stored[1:]):
+        raise UsageError(
+            "These records protect different images (another dataset, seed or size), "
+            "so they make no panel."
+        )
     if target is None:
         target = _chosen(stored[0])[0][1]
     if target >= min(len(each.recovered) for each in stored):
@@ -231,17 +237,6 @@ def _chosen(stored: Stored) -> list[tuple[str, int]]:
     random = stream.permutation(len(stored.recovered))[:RANDOM_COLUMNS].tolist()
     score = stored.record.privacy[name]
     return choose_targets(stored.scores[name].tolist(), score.leaks_more, random)
-
-
-def _check_comparable(stored: Sequence[Stored]) -> None:
-    import torch
-
-    for each in stored[1:]:
-        if not torch.equal(each.original, stored[0].original):
-            raise UsageError(
-                "These records protect different images (another dataset, seed or size), "
-                "so they make no panel."
-            )
 
 
 def _difference(record: RunRecord, records: Sequence[RunRecord]) -> str:

@@ -92,22 +92,18 @@ def level(leak: Leak) -> int:
     ci = leak.gain.ci
     if ci and ci[0] <= 0 <= ci[1]:
         return 0
-    steps = sum(abs(leak.gain.value) >= step for step in _steps(leak.unit))
+    steps = sum(abs(leak.gain.value) >= step for step in STEPS.get(leak.unit, STEPS[""]))
     return steps if leak.gain.value > 0 else -steps
 
 
 def legend(unit: str) -> list[tuple[int, str]]:
     """Each colour from the lowest, with the gains it stands for."""
-    steps = _steps(unit)
+    steps = STEPS.get(unit, STEPS[""])
     middle = (0, f"within ±{steps[0]:g}")
     up = [(i, f"{low:g} to {high:g}") for i, (low, high) in enumerate(pairwise(steps), start=1)]
     ends = [(-len(steps), f"−{steps[-1]:g} or less"), (len(steps), f"{steps[-1]:g} or more")]
     down = [(-i, f"−{text.replace(' to ', ' to −')}") for i, text in reversed(up)]
     return [ends[0], *down, middle, *up, ends[1]]
-
-
-def _steps(unit: str) -> tuple[float, ...]:
-    return STEPS.get(unit, STEPS[""])
 
 
 def _columns(track: TrackView, metric: str) -> list[Column]:

@@ -113,12 +113,9 @@ def _opening(view: BoardView) -> list[str]:
         f"{counted(view.records, 'record')}{lacking}. The [page](index.html) opens every row; "
         "[leaderboard.csv](leaderboard.csv) has every number."
     )
-    picture = f"![Accuracy against leakage]({FRONT})" if _has_front(view) else ""
+    ranked = any(row.rank for row in view.rows)
+    picture = f"![Accuracy against leakage]({FRONT})" if ranked else ""
     return [" ".join(key_findings(view)), picture, files]
-
-
-def _has_front(view: BoardView) -> bool:
-    return any(row.rank for row in view.rows)
 
 
 def _track(track: TrackView, view: BoardView) -> list[str]:
@@ -160,11 +157,8 @@ def _list(names: Iterable[str]) -> str:
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table; the first column is text, the others are too."""
     rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    safe = ([text.replace("|", "\\|").replace("\n", " ") for text in row] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in safe)
 
 
 def _rows(track: TrackView, metrics: Sequence[str]) -> str:

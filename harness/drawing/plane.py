@@ -6,7 +6,7 @@ them a line joins is decided here. `png` and `svg` only draw it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -154,6 +154,8 @@ def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane |
     series = [series_of(row.defense) for row, _, _ in placed]
     options = [options_of(row.defense) for row, _, _ in placed]
     names = tuple(sorted({series_of(row.defense) for row in track.rows}))
+    known = [(len(row.seeds), row.reference) for row, _, _ in placed if row.reference]
+    known.sort(key=lambda each: -each[0])  # one line stands for all: that of most seeds
     unit = placed[0][2].unit
     return Plane(
         points=tuple(
@@ -172,7 +174,7 @@ def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane |
         ),
         series=names,
         lines=tuple(_lines(names, series, [_numbers(each) for each in options], most=1)),
-        unprotected=tuple(_most_seeds(row for row, _, _ in placed)),
+        unprotected=tuple(bare for _, bare in known[:1]),
         unit=unit,
         off_scale=off_scale(unit),
         ground=0.0,
@@ -228,13 +230,6 @@ def _numbers(options: Mapping[str, str]) -> Options:
     return found
 
 
-def _most_seeds(rows: Iterable[RowView]) -> Iterator[Number]:
-    """The accuracy without protection: of those that rows are held against, that of most seeds."""
-    known = [(len(row.seeds), row.reference) for row in rows if row.reference]
-    if known:
-        yield max(known, key=lambda each: each[0])[1]
-
-
 def _tip(row: RowView, accuracy: Number, leak: Leak, metric: str) -> str:
     """Lines that a reader sees when pointing at a row's mark."""
     lines = [
@@ -284,7 +279,8 @@ def _walks(
 ) -> list[tuple[int, ...]]:
     among = [options[i] for i in members]
     names = differing(among)
-    numbers = [name for name in names if name not in NO_SCALE and _is_scale(name, among)]
+    scales = [n for n in names if all(type(each.get(n)) in (int, float) for each in among)]
+    numbers = [name for name in scales if name not in NO_SCALE]
     if not numbers or len(names) > most:
         return []
     walked = max(numbers, key=lambda name: len({each[name] for each in among}))
@@ -297,11 +293,6 @@ def _walks(
     return [line for line in lines if len(line) > 1]
 
 
-def _is_scale(name: str, among: Sequence[Options]) -> bool:
-    values = [each.get(name) for each in among]
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-
-
 def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane:
     """The plane of these records, by their main metric or another one that all of them have.
 
@@ -309,7 +300,6 @@ def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane
     """
     records = list({record.id: record for record in records}.values())
     _check_comparable(records)
-    _check_accuracy(records)
     metric = _metric(records, metric)
     series = ["+".join(used.name for used in record.defense) or "none" for record in records]
     options = [_options(record) for record in records]
@@ -348,7 +338,7 @@ def _point(record: RunRecord, series: str, label: str, metric: str) -> Point:
 
 
 def _check_comparable(records: Sequence[RunRecord]) -> None:
-    """Attack, data, victim and knowledge are the same all over the plane."""
+    """Attack, data, victim and knowledge are the same all over the plane; accuracy is known."""
     same: dict[str, Callable[[RunRecord], str]] = {
         "attacks": lambda record: record.attack.name,
         "datasets": lambda record: _with_options(record.dataset),
@@ -364,20 +354,17 @@ def _check_comparable(records: Sequence[RunRecord]) -> None:
                 f"These records have different {what} ({', '.join(found)}), so they make no "
                 "plane: the defense may differ, and how much was asked of the run."
             )
-
-
-def _with_options(used: Used) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in sorted(used.config.items()))
-    return f"{used.name}[{options}]" if options else used.name
-
-
-def _check_accuracy(records: Sequence[RunRecord]) -> None:
     without = [record for record in records if record.utility is None]
     if without:
         raise UsageError(
             f"No accuracy was measured in {_named(without)}, so the plane has no place for "
             "it: that needs a cell with a result, evaluated without `--only privacy`."
         )
+
+
+def _with_options(used: Used) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in sorted(used.config.items()))
+    return f"{used.name}[{options}]" if options else used.name
 
 
 def _metric(records: Sequence[RunRecord], asked: str | None) -> str:

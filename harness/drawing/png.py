@@ -305,7 +305,7 @@ def _boxes(axes: Axes, point: Point) -> Iterator[Box]:
 
 def _beads(axes: Axes, joined: Sequence[Point]) -> Iterator[Box]:
     """Small boxes along a line."""
+    steps = np.arange(BEADS)[:, None]
     for start, end in pairwise(axes.transData.transform([_at(point) for point in joined])):
-        for step in range(BEADS):
-            x, y = start + (end - start) * step / BEADS
-            yield x - 4, y - 4, x + 4, y + 4
+        places = start + (end - start) * steps / BEADS
+        yield from map(tuple, np.hstack([places - 4, places + 4]))

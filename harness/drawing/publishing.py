@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.drawing import markdown
 from harness.drawing.pages import render, render_index
@@ -92,10 +92,6 @@ class Report:
     def wrong(self, complete: bool) -> bool:
         """Whether anything is; missing cells are only where it must be `complete`."""
         return bool(self.faults or (complete and self.missing))
-
-    def values(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**asdict(self), "faults": list(self.faults)}
 
 
 def checked(folder: BoardFolder) -> tuple[Report, BoardView]:

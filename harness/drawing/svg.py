@@ -123,7 +123,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class Drawing:
-    """All that is drawn. `lines` join strengths of one defense; `zero` is the gain of guessing."""
+    """All that is drawn. `zero` is the gain of guessing.
+
+    `lines` join strengths of one defense: each its colour and its path.
+    """
 
     marks: tuple[Mark, ...]
     lines: tuple[tuple[int, str], ...]
@@ -151,9 +154,12 @@ def drawing(track: TrackView, metric: str) -> Drawing | None:
     reference = next(iter(plane.unprotected), None)
     return Drawing(
         marks=tuple(marks),
-        lines=tuple(_line([marks[i] for i in line]) for line in plane.lines),
+        lines=tuple(
+            (marks[line[0]].series.colour, " ".join(f"{marks[i].x:g},{marks[i].y:g}" for i in line))
+            for line in plane.lines
+        ),
         across=tuple(Tick(across(v), f"{100 * v:.3g}%") for v in across.round_values()),
-        up=tuple(Tick(up(v), _signed(v)) for v in up.round_values()),
+        up=tuple(Tick(up(v), f"{v:+.3g}".replace("-", "−").lstrip("+")) for v in up.round_values()),
         zero=up(0.0),
         reference=Tick(across(reference.value), share(reference)) if reference else None,
         chance=None if plane.chance is None else Tick(across(plane.chance), percent(plane.chance)),
@@ -182,10 +188,6 @@ def _up(plane: Plane) -> Scale:
     return Scale(*widened([0.0, *(v for number in near for v in ends(number))], AIR), BOTTOM, TOP)
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.3g}".replace("-", "−").lstrip("+")
-
-
 def _mark(point: Point, plane: Plane, series: Series, across: Scale, up: Scale) -> Mark:
     """A point's mark, without a label."""
     beyond = plane.beyond(point)
@@ -197,11 +199,6 @@ def _mark(point: Point, plane: Plane, series: Series, across: Scale, up: Scale) 
     if (ci := point.leakage.ci) and not beyond:
         bars.append((x, up(ci[0]), x, up(ci[1])))
     return Mark(point, series, x, y, tuple(bars))
-
-
-def _line(marks: Sequence[Mark]) -> tuple[int, str]:
-    """The colour and the path of a line along which one number of a defense changes."""
-    return marks[0].series.colour, " ".join(f"{mark.x:g},{mark.y:g}" for mark in marks)
 
 
 def _labelled(marks: Sequence[Mark]) -> list[Mark]:

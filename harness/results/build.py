@@ -192,13 +192,13 @@ def _cell_view(group: Group, standing: Standing, metrics: Collection[str]) -> Ce
     """A cell over its seeds; `standing` is that of its attack's controls."""
     first = next(iter([*group.ok, *group.records]), None)
     flags = flags_of(group)
-    status = _status(group)
+    status, reason = _ended(group)
     return CellView(
         attack=group.attack,
-        threat_model=group.threat_model,
+        threat_model=group.cell.request.threat_model,
         release_kind=first.release_kind if first else "",
         status=status,
-        reason=_reason(group, status),
+        reason=reason,
         seeds=tuple(r.request.seed for r in group.ok),
         records=tuple(record.id for record in group.records),
         leaks=_leaks(group.counted, metrics),
@@ -216,17 +216,13 @@ def _cell_view(group: Group, standing: Standing, metrics: Collection[str]) -> Ce
     )
 
 
-def _status(group: Group) -> CellStatus:
-    """That of a seed with a result; else of the first seed."""
+def _ended(group: Group) -> tuple[CellStatus, str]:
+    """The status of a seed with a result, else that of the first seed and why."""
     if group.ok:
-        return "ok"
-    return group.records[0].status if group.records else "missing"
-
-
-def _reason(group: Group, status: CellStatus) -> str:
-    if status == "ok":
-        return ""
-    return (group.records[0].error or "") if group.records else NOT_RUN
+        return "ok", ""
+    if not group.records:
+        return "missing", NOT_RUN
+    return group.records[0].status, group.records[0].error or ""
 
 
 def _leaks(records: Sequence[RunRecord], metrics: Collection[str]) -> dict[str, Leak]:

@@ -129,11 +129,6 @@ class Group:
         return self.cell.request.attack
 
     @property
-    def threat_model(self) -> str:
-        """What the attacker holds."""
-        return self.cell.request.threat_model
-
-    @property
     def kept(self) -> list[Kept]:
         """What there is, by seed."""
         return [kept for _, kept in sorted(self.seeds.items()) if kept]
@@ -184,7 +179,8 @@ def lines(material: Material) -> list[Line]:
     rows: dict[tuple[str, str], dict[str, Group]] = {}
     for cell, origin in _all_cells(material.board, material.submissions, answers):
         row = rows.setdefault((cell.track, cell.request.defense), {})
-        group = row.setdefault(_but_for_the_seed(cell), Group(cell, origin))
+        asked = cell.request.model_dump(mode="json", exclude={"device", "seed"})
+        group = row.setdefault(sha256_of(asked), Group(cell, origin))
         group.seeds.setdefault(cell.request.seed, answers.get(cell.identity))
     return [
         Line(track, defense, next(iter(groups.values())).origin, tuple(groups.values()))
@@ -208,7 +204,3 @@ def _all_cells(
                 there = there or [place[0]]
             for cells in there[:1]:
                 yield from ((cell, each.name) for cell in cells)
-
-
-def _but_for_the_seed(cell: BoardCell) -> str:
-    return sha256_of(cell.request.model_dump(mode="json", exclude={"device", "seed"}))

@@ -78,10 +78,8 @@ def _row(row: RowView) -> Values:
         **_number("accuracy", row.accuracy),
         **_number("reference", row.reference),
         **_number("retained", row.retained),
-        "chance": row.chance,
-        "verified": row.verified,
+        **{name: getattr(row, name) for name in ("chance", "verified", "origin")},
         "flags": _names(flag.name for flag in row.flags),
-        "origin": row.origin,
     }
 
 
@@ -128,18 +126,15 @@ def one_line(record: RunRecord) -> str:
 def _result(record: RunRecord) -> str:
     if record.status != "ok":
         return f"{record.status}: {record.error}"
-    learned = f"accuracy {record.utility.accuracy:.3f}" if record.utility else ""
-    return "  ".join(filter(None, [_leaked(record), learned])) or record.verdict
-
-
-def _leaked(record: RunRecord) -> str:
-    name = main_metric(record.privacy)
-    if name is None:
-        return ""
-    score = record.privacy[name]
-    ci = score.gain_ci
-    reach = f" [{ci[0]:+.3g}, {ci[1]:+.3g}]" if ci else ""
-    return f"{name} {score.mean:.3g}, gain {score.gain:+.3g}{reach}"
+    parts = []
+    if name := main_metric(record.privacy):
+        score = record.privacy[name]
+        ci = score.gain_ci
+        reach = f" [{ci[0]:+.3g}, {ci[1]:+.3g}]" if ci else ""
+        parts.append(f"{name} {score.mean:.3g}, gain {score.gain:+.3g}{reach}")
+    if record.utility:
+        parts.append(f"accuracy {record.utility.accuracy:.3f}")
+    return "  ".join(parts) or record.verdict
 
 
 def load_board(board: str | Path) -> DataFrame:

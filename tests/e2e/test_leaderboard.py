@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from board_records import passed, reached, record
+from board_records import passed, reached, record, tiny_board
 from click.testing import CliRunner, Result
 from commandline import complaint, environment
 
@@ -30,22 +30,6 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 from harness.__main__ import main; sys.argv[0] = 'harness'; main()
 """
-BOARD = """\
-name = "tiny"
-title = "Tiny"
-[options]
-dataset = "fashion-mini"
-preset = "standard"
-private_size = 8
-test_size = 100
-threads = 1
-[[tracks]]
-name = "once"
-title = "All of it"
-defenses = ["none", "mixup[k=2]"]
-[[tracks.cells]]
-attacks = ["linear"]
-"""
 GIVEN = ("encodings", "n_private", "sources", "weights")
 KEPT = [
     record(gains=(9, 9, 9, 9), right=90, channels_used=GIVEN),
@@ -59,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "leaderboards" / "tiny"
     folder.mkdir(parents=True)
-    (folder / "board.toml").write_text(BOARD, encoding="utf-8")
+    (folder / "board.toml").write_text(tiny_board("linear"), encoding="utf-8")
     for each in KEPT:
         Records(folder).save(each)
     report = passed("linear").model_copy(update={"results": reached("linear")})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from board_records import ended, passed, record, used
+from board_records import ended, passed, record, tiny_board, used
 from pandas.testing import assert_frame_equal
 
 import harness
@@ -24,22 +24,6 @@ from harness.store.records import Records
 
 pytestmark = pytest.mark.core
 FEATURES = Path(__file__).parents[2] / "leaderboards" / "features-v1"
-TINY = """\
-name = "tiny"
-title = "Tiny"
-[options]
-dataset = "fashion-mini"
-preset = "standard"
-private_size = 8
-test_size = 100
-threads = 1
-[[tracks]]
-name = "once"
-title = "All of it"
-defenses = ["none", "mixup[k=2]"]
-[[tracks.cells]]
-attacks = ["linear", "lmmse"]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +34,7 @@ def features() -> pd.DataFrame:
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """A board with a record, one that failed, and two cells without any."""
-    (tmp_path / FILE).write_text(TINY, encoding="utf-8")
+    (tmp_path / FILE).write_text(tiny_board("linear", "lmmse"), encoding="utf-8")
     records = Records(tmp_path)
     records.save(record("mixup[k=2]", gains=(1, 2, 3, 4), flags=["still_rising", "below_null"]))
     records.save(ended("failed", "out of memory", "mixup[k=2]", "lmmse"))
