@@ -156,15 +156,18 @@ def read_stored(root: Path, record: RunRecord) -> Stored | None:
     from harness.running.load import read_splits
     from harness.running.truth import held_out
     from harness.store import Store
+    from harness.store.artifacts import below
 
     store = Store(root)
-    found = {stage: _artifact(store, record, stage) for stage in ("load", "release", "judge")}
+    keys = {stage: each.key for stage, each in record.artifacts.items()}
+    parts = ("load", "release", "judge")
+    found = {stage: _kept(store, record, stage, keys.get(stage)) for stage in parts}
     judged = found["judge"].tensors
     recovered = judged["images"]
     splits = read_splits(found["load"])
     if record.request.targets_from == "heldout":
         splits = held_out(splits, len(recovered))
-    nulls = _kept(store, record, "judge", found["judge"].facts["nulls"])
+    nulls = _kept(store, record, "judge", found["judge"].facts.get("nulls"))
     images = splits.private.images
     if not splits.scale.of_images or recovered.shape[1:] != images.shape[1:]:
         return None
@@ -174,20 +177,11 @@ def read_stored(root: Path, record: RunRecord) -> Stored | None:
         released=_by_primary(found["release"], len(images)),
         recovered=recovered,
         guess=_guess(record, read_nulls(nulls)),
-        scores={
-            name.removeprefix(SCORE): values
-            for name, values in judged.items()
-            if name.startswith(SCORE)
-        },
+        scores=below(SCORE, judged),
     )
 
 
-def _artifact(store: Store, record: RunRecord, stage: str) -> Artifact:
-    kept = record.artifacts.get(stage)
-    return _kept(store, record, stage, kept.key if kept else "")
-
-
-def _kept(store: Store, record: RunRecord, stage: str, key: str) -> Artifact:
+def _kept(store: Store, record: RunRecord, stage: str, key: str | None) -> Artifact:
     if not key or not store.has(stage, key):
         raise UsageError(
             f"Record {record.id[:12]} has no stored {stage} any more, so nothing can be drawn; "
