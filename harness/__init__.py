@@ -1,7 +1,9 @@
 """A security benchmark for training-data protection.
 
-from harness import evaluate
+from harness import evaluate, load_board
 record = evaluate(defense="singmix[tau=1e-2]", attack="linear", dataset="cifar10")
+record.to_frame()  # its scores as a pandas table
+load_board("cifar10-v1")  # those of all records of a board
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.evaluation import evaluate
+    from harness.results.tables import load_board
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "evaluate"]
+__all__ = ["__version__", "evaluate", "load_board"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from harness.evaluation import evaluate
 
         return evaluate
+    if name == "load_board":
+        from harness.results.tables import load_board
+
+        return load_board
     raise AttributeError(f"module 'harness' has no attribute '{name}'")

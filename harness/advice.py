@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import UsageError, nearest
-from harness.results.build import shown
-from harness.results.groups import lines
-from harness.results.leading import leading, ranking
-from harness.results.rows import ranked
+from harness.results.build import scored_by, shown
+from harness.results.material import lines
+from harness.results.ranks import ranked
 from harness.results.trust import Controls
 from harness.results.view import Leak, Notice, Number
+from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
     from harness.boards.protocol import Board, Track
-    from harness.results.groups import Group, Line
-    from harness.results.material import Material
+    from harness.results.material import Group, Line, Material
     from harness.results.view import RowView
 
 
@@ -104,13 +103,17 @@ def _dataset(board: Board, track: Track) -> str:
 def _offers(material: Material, track: Track, wish: Wish) -> list[Offer]:
     """The front of what this attacker gets, of those defenses that keep the accuracy.
 
+    By the metric that is asked for, else the first that the board ranks by and these rows have.
     Also those that nothing is known of, or too little to give them a rank: their doubts say so.
     """
     met = {line.defense: line for line in lines(material) if line.track == track.name}
     able = {name: _within_reach(line, wish.grants) for name, line in met.items()}
-    every = [each.view for each in shown(able.values(), Controls(material.controls))]
-    metric = _metric(every, wish.metric)
-    keeping = [row for row in every if row.protected and _keeps(row, wish.min_accuracy)]
+    _check_scored(met.values(), wish.metric)
+    metrics = (wish.metric,) if wish.metric else material.board.ranking
+    every = shown(able.values(), Controls(material.controls), metrics)
+    metric = next(iter(scored_by(metrics, every)), "")
+    rows = [each.view for each in every if each.view.protected]
+    keeping = [row for row in rows if row.accuracy and row.accuracy.low >= wish.min_accuracy]
     return [
         _offer(material.board, track, row, metric, (able[row.defense], met[row.defense]))
         for row in ranked(keeping, [metric] if metric else [])
@@ -132,27 +135,19 @@ def _within_reach(line: Line, grants: Collection[str]) -> Line:
     )
 
 
-def _metric(rows: Sequence[RowView], asked: str | None) -> str:
-    """The metric that decides: the first one of the rows, or what was asked for; "" if none."""
-    known = ranking(row.leaks for row in rows)
-    if asked and known and asked not in known:
-        raise UsageError(f"Rows are not ranked by '{asked}'.{nearest(asked, known)}")
-    return asked if asked in known else next(iter(known), "")
-
-
-def _keeps(row: RowView, wanted: float) -> bool:
-    """Whether the accuracy surely is what was asked for."""
-    if row.accuracy is None:
-        return False
-    low, _ = row.accuracy.ci or (row.accuracy.value, row.accuracy.value)
-    return low >= wanted
+def _check_scored(found: Iterable[Line], metric: str | None) -> None:
+    """UsageError where rows were scored, and not by the metric that is asked for."""
+    counted = [r for line in found for group in line.groups for r in group.counted]
+    known = {name.removesuffix(ABSOLUTE) for record in counted for name in record.by_image}
+    if metric and known and metric not in known:
+        raise UsageError(f"Rows are not ranked by '{metric}'.{nearest(metric, known)}")
 
 
 def _offer(
     board: Board, track: Track, row: RowView, metric: str, lines: tuple[Line, Line]
 ) -> Offer:
     able, met = ([g for g in line.groups if _counts(g)] for line in lines)
-    leak = leading(row.leaks, metric) if metric else None
+    leak = row.leak(metric)
     unscored = f"nothing was scored by {metric} here" if able else _nothing_ran(met)
     unknown = [] if leak else [unscored]
     assert row.accuracy is not None

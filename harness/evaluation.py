@@ -31,7 +31,7 @@ def evaluate(
         return answer
     record = run.record()
     if record.artifacts:
-        from harness.drawing.pictures import draw_gallery
+        from harness.drawing.gallery import draw_gallery
 
         draw_gallery(run.store.root, record)
     return record

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,6 +56,23 @@ def board(
     return Board.model_validate({**values, **more})
 
 
+def tiny_board(*attacks: str) -> str:
+    """The file of such a board: two defenses against these attacks."""
+    options = "\n".join(f"{name} = {json.dumps(value)}" for name, value in OPTIONS.items())
+    return f"""\
+name = "tiny"
+title = "Tiny"
+[options]
+{options}
+[[tracks]]
+name = "once"
+title = "All of it"
+defenses = ["none", "mixup[k=2]"]
+[[tracks.cells]]
+attacks = {json.dumps(attacks)}
+"""
+
+
 def used(text: str) -> Used:
     """A plugin of such a name with these options."""
     (selection,) = parse_stack(text)
@@ -76,18 +94,21 @@ def record(
     flags: Sequence[str] = (),
     asked: Mapping[str, Any] | None = None,
     metric: str = "snr_db",
+    leaks_more: Literal["higher", "lower"] = "higher",
     **more: Any,
 ) -> RunRecord:
     """A record with a result: on each image the attack has so many decibels more than a guess.
 
-    `right` of 100 test images are named rightly; 90 without protection.
+    Of a metric of which lower leaks more, so many less, and without a unit. `right` of 100 test
+    images are named rightly; 90 without protection.
     """
     request = make_request(
         **{**OPTIONS, **(asked or {}), "defense": defense, "attack": attack, "seed": seed}
     )
-    scores = {metric: np.array(guess) + np.array(gains)}
+    sign, unit = (1, "dB") if leaks_more == "higher" else (-1, "")
+    scores = {metric: np.array(guess) + sign * np.array(gains)}
     nulls = {metric: {"class_mean": np.array(guess)}}
-    values = {n: Values(s, nulls[n], "higher", "dB") for n, s in scores.items()}
+    values = {n: Values(s, nulls[n], leaks_more, unit) for n, s in scores.items()}
     stream = KeyedStream(board_key(seed)).stream(stage="judge").stream(use="bootstrap")
     privacy = summarise(values, stream)
     wrong = {metric: [float(g) for g in (guess if misplaced is None else misplaced)]}

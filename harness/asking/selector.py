@@ -26,6 +26,12 @@ class Selection:
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def written(self) -> str:
+        """The same in one text, as plainly as it can be written."""
+        inside = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.name}[{inside}]" if inside else self.name
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -66,14 +72,9 @@ def _expanded(selection: Selection, whole: str) -> list[str]:
     if any(not piece for choices in values for piece in choices):
         raise UsageError(f"Cannot read a grid in '{whole}': write option=value|value.")
     return [
-        _text(selection.name, dict(zip(selection.options, chosen, strict=True)))
+        Selection(selection.name, dict(zip(selection.options, chosen, strict=True))).written
         for chosen in product(*values)
     ]
-
-
-def _text(name: str, options: Mapping[str, str]) -> str:
-    inside = ",".join(f"{key}={value}" for key, value in options.items())
-    return f"{name}[{inside}]" if inside else name
 
 
 def parse_one(term: str, whole: str | None = None) -> Selection:

@@ -1,16 +1,24 @@
-"""From a board to the requests that fill it. Pure."""
+"""From a board to the requests that fill it, and what these will take. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import UsageError
 from harness.asking.request import Request, make_request
 from harness.asking.selector import expand
-from harness.boards.protocol import Attacks, Board, Track
+from harness.boards.protocol import Attacks, Board
 from harness.store.canonical import sha256_of
+
+if TYPE_CHECKING:
+    from harness.store.record import RunRecord
+
+OF_STEPS = {"train": "training", "reference": "training unprotected", "release": "release"}
+"""Which time of a record is that of a step that is not an attack's."""
 
 
 @dataclass(frozen=True)
@@ -41,29 +49,11 @@ def cells_of(board: Board) -> list[BoardCell]:
     """Every cell of a board, each once: track by track, defense by defense, seed by seed."""
     found: dict[str, BoardCell] = {}
     for track in board.tracks:
-        for cell in _cells_in(board, track):
+        shared = {**board.options, **track.options}
+        seeds = sorted({seed for part in track.cells for seed in part.seeds})
+        for cell in _cells(track.name, track.defenses, track.cells, seeds, shared):
             found.setdefault(cell.identity + track.name, cell)
     return list(found.values())
-
-
-def _cells_in(board: Board, track: Track) -> Iterator[BoardCell]:
-    seeds = sorted({seed for part in track.cells for seed in part.seeds})
-    for text in track.defenses:
-        for defense in expand(text):
-            for seed in seeds:
-                for part in track.cells:
-                    if seed in part.seeds and (not part.defenses or text in part.defenses):
-                        yield from _against(board, track, part, defense, seed)
-
-
-def _against(
-    board: Board, track: Track, part: Attacks, defense: str, seed: int
-) -> Iterator[BoardCell]:
-    shared = {**board.options, **track.options, **part.options}
-    for text in part.attacks:
-        for attack in expand(text):
-            options = {**shared, "defense": defense, "attack": attack, "seed": seed}
-            yield BoardCell(track.name, options, make_request(**options))
 
 
 def cells_of_grids(
@@ -76,24 +66,98 @@ def cells_of_grids(
     """Every defense against every attack on every dataset; each text may be a grid."""
     if not (defenses and attacks):
         raise UsageError("Name a board with --board, or at least one --defense and one --attack.")
+    every = Attacks.model_construct(attacks=tuple(attacks), seeds=tuple(seeds or [0]))
     found: dict[str, BoardCell] = {}
     for dataset in datasets or [make_request().dataset]:
-        for defense in (each for text in defenses for each in expand(text)):
-            for seed in seeds or [0]:
-                for attack in (each for text in attacks for each in expand(text)):
-                    asked = {
-                        **options,
-                        "dataset": dataset,
-                        "defense": defense,
-                        "attack": attack,
-                        "seed": seed,
-                    }
-                    cell = BoardCell(dataset, asked, make_request(**asked))
-                    found.setdefault(cell.identity, cell)
+        shared = {**options, "dataset": dataset}
+        for cell in _cells(dataset, defenses, [every], every.seeds, shared):
+            found.setdefault(cell.identity, cell)
     return list(found.values())
+
+
+def _cells(
+    track: str,
+    defenses: Iterable[str],
+    parts: Sequence[Attacks],
+    seeds: Sequence[int],
+    shared: Mapping[str, Any],
+) -> Iterator[BoardCell]:
+    for text in defenses:
+        able = [part for part in parts if not part.defenses or text in part.defenses]
+        for defense, seed, part in product(expand(text), seeds, able):
+            grids = part.attacks if seed in part.seeds else ()
+            for attack in (each for grid in grids for each in expand(grid)):
+                cell = {"defense": defense, "attack": attack, "seed": seed}
+                options = {**shared, **part.options, **cell}
+                yield BoardCell(track, options, make_request(**options))
 
 
 def with_threads(cell: BoardCell, threads: int) -> BoardCell:
     """The same cell with so many threads, unless it says how many itself."""
     options = {"threads": threads, **cell.options}
     return BoardCell(cell.track, options, make_request(**options))
+
+
+class Costs:
+    """Seconds that steps took in records, by how much they are alike."""
+
+    def __init__(self, records: Iterable[RunRecord]) -> None:
+        self._seen: dict[tuple[object, ...], list[float]] = {}
+        for record in records:
+            for step, seconds in _taken(record).items():
+                for key in _likeness(step, record.request, _name(record, step)):
+                    self._seen.setdefault(key, []).append(seconds)
+
+    def of(self, step: str, request: Request, name: str) -> float | None:
+        """The median of what came nearest to such a step; None where nothing did.
+
+        `name` is the attack's, or the stack's where the step is none of an attack.
+        """
+        for key in _likeness(step, request, name):
+            if key in self._seen:
+                return median(self._seen[key])
+        return None
+
+
+def _name(record: RunRecord, step: str) -> str:
+    stack = "+".join(each.name for each in record.defense)
+    return record.attack.name if step == "attack" else stack
+
+
+def _taken(record: RunRecord) -> dict[str, float]:
+    """A record's times by step."""
+    timing = record.timing
+    found = {step: timing[label] for step, label in OF_STEPS.items() if label in timing}
+    label = f"attack {record.attack.name}"
+    if label in timing:
+        of_attack = (label, f"prepare {record.attack.name}", f"judge {record.attack.name}")
+        found["attack"] = sum(timing.get(each, 0.0) for each in of_attack)
+    return found
+
+
+def _likeness(step: str, request: Request, name: str) -> list[tuple[object, ...]]:
+    """Keys from the most alike to the least."""
+    sizes = (request.sizes.private, request.rounds, request.targets, request.batch_size)
+    written = request.attack if step == "attack" else request.victim
+    return [
+        (step, request.dataset, written, request.defense, sizes),
+        (step, request.dataset, written, name, sizes),
+        (step, request.dataset, written, sizes),
+        (step, request.dataset, name),
+    ]
+
+
+def in_words(seconds: float) -> str:
+    """A duration to read: `45 s`, `12 min`, `3.4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def share_done(costs: Mapping[str, float | None], done: set[str]) -> float:
+    """How much of the work is done, by its cost; what nobody knows counts as the average."""
+    known = [cost for cost in costs.values() if cost is not None]
+    typical = sum(known) / len(known) if known else 1.0
+    weights = {name: typical if cost is None else cost for name, cost in costs.items()}
+    whole = sum(weights.values())
+    return sum(weights[name] for name in done) / whole if whole else 1.0

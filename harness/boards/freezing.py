@@ -36,86 +36,77 @@ Frozen = dict[str, str]
 def frozen(board: Board, registry: Registry) -> Frozen:
     """All that a board's cells are made of, as it is installed here. UsageError for what is not."""
     found: Frozen = {}
-    seen: set[str] = set()
-    for cell in cells_of(board):
-        asked = cell.request.model_copy(update={"seed": 0})
-        if (key := asked.model_dump_json()) not in seen:
-            seen.add(key)
-            found |= _of_cell(plan(asked, registry))
+    asked = (cell.request.model_copy(update={"seed": 0}) for cell in cells_of(board))
+    for request in dict.fromkeys(asked):
+        found |= _of_cell(plan(request, registry))
     return dict(sorted(found.items()))
 
 
 def _of_cell(cell: Cell) -> Frozen:
-    plugins = list(_resolved(cell))
+    plugins = dict(_resolved(cell))
     metrics = [metric for metric in cell.metrics if metric.name not in cell.unavailable]
-    held = [asset for _, resolved in plugins for asset in _assets(resolved)]
+    held = [asset for each in plugins.values() for asset in getattr(each.spec, "assets", ())]
     held += [asset for metric in metrics for asset in metric.assets]
     return {
-        **{name: _use(resolved) for name, resolved in plugins},
+        **{
+            name: _hash(each.name, each.spec.version, each.config.model_dump(mode="json"))
+            for name, each in plugins.items()
+        },
         **{f"metric {m.name}": _hash(m.name, m.version, {}) for m in metrics},
-        **{f"asset {asset.name}": _data(asset) for asset in held},
+        **{f"asset {each.name}": _data(each) for each in held},
     }
 
 
 def _resolved(cell: Cell) -> Iterator[tuple[str, Resolved]]:
     """Every plugin of a cell but its metrics, by kind and text."""
     request = cell.request
-    yield from _named("defense", request.preset, _terms(request.defense), cell.defenses)
-    yield from _named("attack", request.preset, [request.attack], [cell.attack])
-    members = {text: each.attack for text, each in cell.members.items()}
-    yield from _named("attack", request.preset, members, members.values())
-    yield from _named("dataset", request.preset, [request.dataset], [cell.dataset])
+    yield from _used(request, cell.defenses, cell)
+    for text, member in cell.members.items():
+        yield _name("attack", text, request), member.attack
     if request.public and cell.public:
-        yield from _named("dataset", request.preset, [request.public], [cell.public])
-    yield from _named("victim", request.preset, [request.victim], [cell.victim])
-    yield from _named("space", request.preset, [request.space], [cell.space])
+        yield _name("dataset", request.public, request), cell.public
 
 
-def _named(
-    kind: str, preset: str, texts: Iterable[str], uses: Iterable[Any]
-) -> Iterator[tuple[str, Any]]:
-    for text, use in zip(texts, uses, strict=True):
-        yield f"{kind} {text} ({preset})", use
+def _used(request: Request, defenses: Iterable[Any], of: Cell | RunRecord) -> Iterator[Any]:
+    """What a cell or record uses of each kind, by kind and text."""
+    for text, each in zip(_terms(request.defense), defenses, strict=True):
+        yield _name("defense", text, request), each
+    for kind in ("attack", "dataset", "victim", "space"):
+        yield _name(kind, getattr(request, kind), request), getattr(of, kind)
+
+
+def _name(kind: str, text: str, request: Request) -> str:
+    return f"{kind} {text} ({request.preset})"
 
 
 def _terms(stack: str) -> list[str]:
     """The defenses of a stack, each as written."""
-    return [
-        each.name + (f"[{_options(each.options)}]" if each.options else "")
-        for each in parse_stack(stack)
-    ]
-
-
-def _options(options: Mapping[str, str]) -> str:
-    return ",".join(f"{name}={value}" for name, value in options.items())
-
-
-def _use(resolved: Resolved) -> str:
-    return _hash(resolved.name, resolved.spec.version, resolved.config.model_dump(mode="json"))
-
-
-def _hash(name: str, version: str, config: Mapping[str, Any]) -> str:
-    return sha256_of({"name": name, "version": version, "config": dict(config)})
-
-
-def _assets(resolved: Resolved) -> tuple[Asset, ...]:
-    return tuple(getattr(resolved.spec, "assets", ()))
+    return [each.written for each in parse_stack(stack)]
 
 
 def _data(asset: Asset) -> str:
     return sha256_of({file.name: file.digest for file in asset.files})
 
 
+def _hash(name: str, version: str, config: Mapping[str, Any]) -> str:
+    return sha256_of({"name": name, "version": version, "config": dict(config)})
+
+
 def check_frozen(board: Board, registry: Registry) -> None:
-    """UsageError where a board is frozen and what is installed is not what it was made of."""
+    """UsageError where a board cannot be filled with what is installed here.
+
+    Because it was frozen and made of something else, or is ranked by a metric that is not here.
+    """
+    board.check_ranking(registry.entries["metrics"])
     if not board.frozen:
         return
     changed = differences(board.frozen, frozen(board, registry))
+    more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
     if changed:
         raise UsageError(
             f"Board '{board.name}' is frozen, and here is not what it is made of: "
-            f"{_listed(changed)}. Install the version that the board was made with, or make a new "
-            "board: its numbers would not compare."
+            f"{'; '.join(changed[:SHOWN])}{more}. Install the version that the board was made "
+            "with, or make a new board: its numbers would not compare."
         )
 
 
@@ -128,31 +119,16 @@ def differences(was: Frozen, now: Frozen) -> list[str]:
     ]
 
 
-def _listed(faults: list[str]) -> str:
-    more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-    return "; ".join(faults[:SHOWN]) + more
-
-
 def strange(board: Board, record: RunRecord) -> list[str]:
     """The plugins of a record that are not what the board froze under their names."""
     if len(record.defense) != len(_terms(record.request.defense)):
         return [f"defense {record.request.defense}"]
-    used = dict(_used(record))
+    used = {
+        name: _hash(each.name, each.version, each.config)
+        for name, each in _used(record.request, record.defense, record)
+    }
     names = sorted(used.keys() & board.frozen.keys())
     return [name for name in names if used[name] != board.frozen[name]]
-
-
-def _used(record: RunRecord) -> Iterator[tuple[str, str]]:
-    request: Request = record.request
-    uses = [
-        *_named("defense", request.preset, _terms(request.defense), record.defense),
-        *_named("attack", request.preset, [request.attack], [record.attack]),
-        *_named("dataset", request.preset, [request.dataset], [record.dataset]),
-        *_named("victim", request.preset, [request.victim], [record.victim]),
-        *_named("space", request.preset, [request.space], [record.space]),
-    ]
-    for name, use in uses:
-        yield name, _hash(use.name, use.version, use.config)
 
 
 def freeze(folder: Path, registry: Registry) -> Frozen:

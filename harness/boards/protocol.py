@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,10 +18,12 @@ Name = Annotated[str, Field(pattern=NAME, max_length=60)]
 Options = dict[str, str | int | float | bool]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
+RANKING = ("snr_db", "ssim", "lpips_vgg")
+"""Metrics that a board ranks by where it names none and they were scored."""
 OF_ATTACKERS = frozenset({"threat_model", "seconds", "megabytes", "twice"})
 """Options that some attacks of a track may have for themselves: they leave the release as it is."""
-NAMED_ELSEWHERE = frozenset({"defense", "attack", "seed", "device"})
-"""Options of a request that a board sets in other places, or not at all."""
+OF_BOARDS = frozenset(Request.model_fields) - {"defense", "attack", "seed", "device"}
+"""Options of a request, but for those that a board sets in other places, or not at all."""
 
 
 class _Part(BaseModel):
@@ -57,7 +60,7 @@ class Track(_Part):
 
     @model_validator(mode="after")
     def _known_options(self) -> Track:
-        _check_options(self.options, _free(), f"of track '{self.name}'")
+        _check_options(self.options, OF_BOARDS, f"of track '{self.name}'")
         for part in self.cells:
             if strange := sorted({*part.defenses} - {*self.defenses}):
                 raise ValueError(
@@ -83,6 +86,7 @@ class Board(_Part):
 
     `frozen` names by their content what the cells are made of, as `harness leaderboard freeze`
     wrote it: data, plugins with their options, metrics. A board that is `defined` has no numbers.
+    `ranked_by` are the metrics that rows get ranks by, the first one first: any that are scored.
     `confirmed` are ids of records whose attack found at work that it does not apply: who keeps the
     board has run them again, and found the same.
     """
@@ -93,17 +97,34 @@ class Board(_Part):
     status: Literal["measured", "defined"] = "measured"
     options: Options
     tracks: tuple[Track, ...] = Field(min_length=1)
+    ranked_by: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     confirmed: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     frozen: dict[str, str] = {}
 
     @model_validator(mode="after")
     def _consistent(self) -> Board:
-        _check_options(self.options, _free(), "of the board")
+        _check_options(self.options, OF_BOARDS, "of the board")
         names = [track.name for track in self.tracks]
         if len({*names}) < len(names):
             raise ValueError("two tracks have the same name")
+        for track in self.tracks:
+            metrics = str({**self.options, **track.options}.get("metrics", "all"))
+            if metrics != "all":
+                self.check_ranking([name.strip() for name in metrics.split(",")])
         return self
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """The metrics that rows are ranked by, where they are scored by them."""
+        return self.ranked_by or RANKING
+
+    def check_ranking(self, known: Collection[str]) -> None:
+        """UsageError where the board is ranked by a metric that is none of the `known`."""
+        for name in self.ranked_by:
+            if name not in known:
+                hint = nearest(name, known)
+                raise UsageError(f"Board '{self.name}' has no score '{name}' to rank by.{hint}")
 
     def track(self, name: str) -> Track:
         """A track by name; UsageError unless the board has it."""
@@ -111,10 +132,6 @@ class Board(_Part):
         if name not in known:
             raise UsageError(f"Board '{self.name}' has no track '{name}'.{nearest(name, known)}")
         return known[name]
-
-
-def _free() -> frozenset[str]:
-    return frozenset(Request.model_fields) - NAMED_ELSEWHERE
 
 
 def _check_options(options: Options, allowed: frozenset[str], where: str) -> None:

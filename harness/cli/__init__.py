@@ -12,7 +12,7 @@ from harness import __version__
 COMMANDS = {
     "evaluate": "Run one attack against one defense and record what leaks.",
     "matrix": "Run every defense against every attack, or what a board is missing.",
-    "leaderboard": "Build boards' tables and pages from their records, or check them.",
+    "leaderboard": "Build boards' tables and pages from their records, check or export them.",
     "advise": "Say which defenses keep an accuracy, and what leaked from each.",
     "control": "Check that attacks break what they are known to break.",
     "new-plugin": "Write the package of a defense or attack of your own.",

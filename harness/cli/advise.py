@@ -92,7 +92,7 @@ def _lines(advice: Advice) -> Iterator[str]:
 
 
 def _offer(offer: Offer, before: str = "") -> Iterator[str]:
-    from harness.results.numerals import gained, metric_name, share
+    from harness.results.numbers import gained, metric_name, share
 
     yield f"{before}{offer.defense}  ({offer.board}: {offer.title})"
     kept = f", {share(offer.retained)} of that without protection" if offer.retained else ""

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option, print_json
+from harness.cli.options import PATH, epilog, json_option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.boards.folder import BoardFolder
-    from harness.drawing.report import Report
+    from harness.drawing.publishing import Report
+    from harness.results.tables import Format
     from harness.results.view import BoardView
 
 
 @click.group(
     "leaderboard",
-    epilog=epilog("harness leaderboard build fashion-v1", "harness leaderboard check"),
+    epilog=epilog(
+        "harness leaderboard build fashion-v1",
+        "harness leaderboard check",
+        "harness leaderboard export fashion-v1",
+    ),
 )
 def command() -> None:
-    """Build boards' tables and pages from their records, or check them."""
+    """Build boards' tables and pages from their records, check or export them."""
 
 
 @command.command(
@@ -84,11 +90,10 @@ def _view(folder: BoardFolder) -> BoardView:
 
 
 def _summary(view: BoardView) -> str:
-    from harness.results.numerals import counted
+    from harness.results.numbers import counted
 
-    rows = [row for track in view.tracks for row in track.rows]
-    ranked = sum(bool(row.rank) for row in rows)
-    told = [counted(view.records, "record"), counted(len(rows), "row"), f"{ranked} ranked"]
+    ranked = sum(bool(row.rank) for row in view.rows)
+    told = [counted(view.records, "record"), counted(len(view.rows), "row"), f"{ranked} ranked"]
     return ", ".join([*told, f"{counted(view.missing, 'cell')} missing"])
 
 
@@ -105,7 +110,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     the board froze, and sum up its own scores. Exits 3 and lists what does not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
-    from harness.drawing.report import checked, checked_index
+    from harness.drawing.publishing import checked, checked_index
 
     found = [checked(folder) for folder in _folders(boards)]
     reports = [report for report, _ in found]
@@ -113,14 +118,14 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
         reports.append(checked_index(_root(), [view for _, view in found]))
     wrong = any(report.wrong(complete) for report in reports)
     if as_json:
-        print_json([report.values() for report in reports])
+        print_json([asdict(report) for report in reports])
     else:
         _print_reports(reports, complete)
     return EXIT_INTEGRITY if wrong else 0
 
 
 def _print_reports(reports: Sequence[Report], complete: bool) -> None:
-    from harness.results.numerals import counted
+    from harness.results.numbers import counted
 
     for report in reports:
         for fault in report.faults:
@@ -129,6 +134,43 @@ def _print_reports(reports: Sequence[Report], complete: bool) -> None:
         held = counted(report.records, "record") if report.records else "its files"
         missing = f", {counted(report.missing, 'cell')} missing" if report.missing else ""
         click.echo(f"{report.name}: {held}{missing}: {verdict}")
+
+
+@command.command(
+    "export",
+    epilog=epilog(
+        "harness leaderboard export fashion-v1 > fashion.csv",
+        "harness leaderboard export fashion-v1 --format parquet --out fashion.parquet",
+    ),
+)
+@click.argument("board")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "parquet", "json"]),
+    default="csv",
+    show_default=True,
+    help="Parquet needs the extra `parquet`.",
+)
+@click.option("--out", type=PATH, help="Where to write it.  [default: standard output]")
+def export(board: str, form: Format, out: Path | None) -> None:
+    """Write the scores of a board's records as a table: a row for each record and metric.
+
+    It is the table that `harness.load_board("BOARD")` gives in a notebook: beside the scores stand
+    what was evaluated, what was learned, and the rank of the defense. A cell without a record has
+    a row too, whose status is `missing`.
+    """
+    from harness.results.tables import exported, load_board
+    from harness.store.paths import write_atomically
+
+    if form == "parquet" and out is None:
+        raise click.UsageError("Parquet is no text: say with --out where to write it.")
+    data = exported(load_board(board), form)
+    if out is None:
+        click.echo(data, nl=False)
+        return
+    write_atomically(out, data)
+    click.echo(f"wrote {out}")
 
 
 @command.command("freeze", epilog=epilog("harness leaderboard freeze fashion-v1"))

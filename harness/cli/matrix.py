@@ -217,7 +217,7 @@ def run(
 ) -> list[Foreseen]:
     """Run all that is missing; what was foreseen, with the records that there are now."""
     from harness.cli.progress import LiveTable
-    from harness.drawing.pictures import keep_gallery
+    from harness.drawing.gallery import keep_gallery
     from harness.scheduling.matrix import costs_of, fill
 
     if not missing:
@@ -235,7 +235,7 @@ def run(
 
 def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_json: bool) -> None:
     """A line for each cell, and what the `missing` ones, which would run now, will take."""
-    from harness.results.numerals import counted
+    from harness.results.numbers import counted
 
     missing = [each for each in missing if each.state != "impossible"]
     now = {id(each) for each in missing}
@@ -255,8 +255,8 @@ def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_jso
 
 def _in_all(missing: Sequence[Foreseen]) -> str:
     """What cells will take together, where that can be told of most of their steps."""
-    from harness.boards.costs import in_words
-    from harness.results.numerals import counted
+    from harness.boards.cells import in_words
+    from harness.results.numbers import counted
     from harness.scheduling.matrix import FIXED_COSTS, costs_of, graph_of
 
     costs, steps = costs_of(missing), graph_of(missing).tasks
@@ -287,7 +287,7 @@ def _as_values(each: Foreseen, now: bool) -> dict[str, Any]:
 
 
 def _cost_of(each: Foreseen, now: bool) -> str:
-    from harness.boards.costs import in_words
+    from harness.boards.cells import in_words
 
     if each.state == "impossible" or (each.settled and not now):
         return ""
@@ -300,16 +300,16 @@ def _cost_of(each: Foreseen, now: bool) -> str:
 
 def _print_results(after: Sequence[Foreseen], as_json: bool) -> int:
     """Print what every cell has now; the exit code."""
-    from harness.results.brief import brief
-    from harness.results.groups import LOST
-    from harness.results.numerals import counted
+    from harness.results.material import LOST
+    from harness.results.numbers import counted
+    from harness.results.tables import one_line
 
     records = [each.record for each in after if each.record]
     if as_json:
         print_json([record.canonical() for record in records])
     else:
-        for line in brief(records):
-            click.echo(line)
+        for record in records:
+            click.echo(one_line(record))
         left = len(after) - len(records)
         if left:
             click.echo(f"{counted(left, 'cell')} still missing: the same command goes on.")

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.api.plugins import Progress as Report
-from harness.boards.costs import in_words, share_done
+from harness.boards.cells import in_words, share_done
 from harness.running.run import Observer
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ def command(
     if plane:
         _draw_plane(found, metric, plane)
     if panel or (len(found) > 1 and not plane):
-        from harness.drawing.pictures import draw_panel
+        from harness.drawing.gallery import draw_panel
 
         drawn = draw_panel(kept.root, found, panel or Path("panel.png"), target)
         click.echo(f"panel    {drawn}")
@@ -88,8 +88,9 @@ def _print_all(found: list[RunRecord], kept: Records) -> None:
 
 
 def _draw_plane(found: Sequence[RunRecord], metric: str | None, path: Path) -> None:
-    from harness.drawing.chart import draw_plane
     from harness.drawing.plane import make_plane
+    from harness.drawing.png import plane_png
+    from harness.store.paths import write_atomically
 
-    draw_plane(path, make_plane(found, metric))
+    write_atomically(path, plane_png(make_plane(found, metric)))
     click.echo(f"plane    {path}")

@@ -1,30 +1,43 @@
-"""Pictures for people: what was private, what was released, what came back."""
+"""Galleries of stored results: what was private, what was released, what came back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.drawing.png import write_png
+import numpy as np
+
+from harness.api.errors import UsageError
+from harness.drawing.plane import differing, written
+from harness.drawing.png import FAINT, FRAME, INK, as_png
+from harness.scoring.verdict import main_metric
+from harness.store.paths import write_atomically
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
+    from torch import Tensor
+
+    from harness.boards.folder import BoardFolder
+    from harness.scoring.matching import Nulls
+    from harness.store import Artifact, Store
+    from harness.store.record import RunRecord
 
     Image = NDArray[np.floating[Any]]
 
-INK, FAINT, FRAME = "#1d232b", "#67707c", "#c9ced6"
 CELL, GAP = 1.35, 0.1  # inches: one picture, and the space between two
 LEFT, RIGHT, BOTTOM = 1.45, 0.2, 0.42
 LINE, AIR = 0.17, 0.16  # inches: one line of text, and the space around a block of lines
 LETTER = 0.1
 CONTRAST = (1, 99)
 """Percentiles of a released image that become black and white."""
+RANDOM_COLUMNS = 3
+SHOWN = ("snr_db", "ssim")
+"""Scores written under each recovered image."""
 
 
 @dataclass(frozen=True)
@@ -43,26 +56,194 @@ class Column:
     guess: Image | None = None
 
 
-def gallery(
-    path: Path,
-    original: Image,
-    released: Image | None,
-    recovered: Image,
-    *,
-    scores: Sequence[str],
-    titles: Sequence[str],
-    guess: Image | None = None,
-    heading: str = "",
-) -> None:
-    """A PNG with one column per target; image stacks [k, c, h, w] as `Column` wants them.
+@dataclass(frozen=True)
+class Stored:
+    """What the pictures of one record are made of.
 
-    `titles` stand above the columns, `scores` below the recovered images.
+    `original` [n, c, h, w] in [0,1] are the images that were judged, and with them those of the
+    private split that were not; `released` [n, *shape] is round 0 by primary private image, None
+    where it cannot be shown. `recovered` and `guess` [targets, c, h, w] are in [0,1], `guess` is
+    what the best null says of each.
     """
-    nothing = [None] * len(original)
-    shown = nothing if released is None else list(released)
-    guessed = nothing if guess is None else list(guess)
-    rows = zip(titles, original, shown, recovered, scores, guessed, strict=True)
-    panel(path, [Column(*row) for row in rows], heading)
+
+    record: RunRecord
+    original: Tensor
+    released: Tensor | None
+    recovered: Tensor
+    guess: Tensor
+    scores: Mapping[str, Tensor]
+
+    def column(self, target: int, title: str) -> Column:
+        """One target of this record."""
+        return Column(
+            title=title,
+            original=self.original[target].numpy(),
+            released=None if self.released is None else self.released[target].numpy(),
+            recovered=self.recovered[target].numpy(),
+            score=self._caption(target),
+            guess=self.guess[target].numpy(),
+        )
+
+    def _caption(self, target: int) -> str:
+        units = {name: self.record.privacy[name].unit for name in self.scores}
+        shown = [n for n in SHOWN if n in self.scores] or list(self.scores)[:1]
+        values = {name: float(self.scores[name][target]) for name in shown}
+        return "\n".join(
+            f"{value:.1f} dB" if units[name] == "dB" else f"{name.upper()} {value:.2f}"
+            for name, value in values.items()
+        )
+
+
+def draw_gallery(root: Path, record: RunRecord) -> Path | None:
+    """Draw a record's gallery: the worst, the median and three random targets.
+
+    None where nothing was judged, or what was judged are no images.
+    """
+    from harness.store.record import Records
+
+    if "judge" not in record.artifacts or main_metric(record.privacy) is None:
+        return None
+    stored = read_stored(root, record)
+    if stored is None:
+        return None
+    path = Records(root).gallery(record.id)
+    columns = [stored.column(index, f"{title}\n#{index}") for title, index in _chosen(stored)]
+    on = "held-out images of " if record.request.targets_from == "heldout" else ""
+    request = record.request
+    panel(path, columns, f"{request.defense} × {request.attack} on {on}{record.dataset.name}")
+    return path
+
+
+def keep_gallery(root: Path, folder: BoardFolder | None, record: RunRecord) -> None:
+    """Draw a record's gallery, and keep it with its board where it has one."""
+    path = draw_gallery(root, record)
+    if path and folder:
+        folder.keep_gallery(record.id, path.read_bytes())
+
+
+def draw_panel(root: Path, records: Sequence[RunRecord], path: Path, target: int | None) -> Path:
+    """Draw one target across records, by default the one the first record recovers best."""
+    import torch
+
+    stored = [_read_images(root, record) for record in records]
+    if not all(torch.equal(each.original, stored[0].original) for each in stored[1:]):
+        raise UsageError(
+            "These records protect different images (another dataset, seed or size), "
+            "so they make no panel."
+        )
+    if target is None:
+        target = _chosen(stored[0])[0][1]
+    if target >= min(len(each.recovered) for each in stored):
+        raise UsageError(f"There is no target {target} in every one of these records.")
+    columns = [each.column(target, _difference(each.record, records)) for each in stored]
+    panel(path, columns, f"{records[0].attack.name} on {records[0].dataset.name}, target {target}")
+    return path
+
+
+def _read_images(root: Path, record: RunRecord) -> Stored:
+    stored = read_stored(root, record)
+    if stored is None:
+        raise UsageError(f"Record {record.id[:12]} protects no images, so it makes no panel.")
+    return stored
+
+
+def read_stored(root: Path, record: RunRecord) -> Stored | None:
+    """Read what a record's pictures need; UsageError if the cache no longer has it.
+
+    None where what was judged are no images: features of them, or vectors.
+    """
+    from harness.running.judge import SCORE, read_nulls
+    from harness.running.load import read_splits
+    from harness.running.truth import held_out
+    from harness.store import Store
+    from harness.store.artifacts import below
+
+    store = Store(root)
+    keys = {stage: each.key for stage, each in record.artifacts.items()}
+    parts = ("load", "release", "judge")
+    found = {stage: _kept(store, record, stage, keys.get(stage)) for stage in parts}
+    judged = found["judge"].tensors
+    recovered = judged["images"]
+    splits = read_splits(found["load"])
+    if record.request.targets_from == "heldout":
+        splits = held_out(splits, len(recovered))
+    nulls = _kept(store, record, "judge", found["judge"].facts.get("nulls"))
+    images = splits.private.images
+    if not splits.scale.of_images or recovered.shape[1:] != images.shape[1:]:
+        return None
+    return Stored(
+        record=record,
+        original=splits.private.unit().images,
+        released=_by_primary(found["release"], len(images)),
+        recovered=recovered,
+        guess=_guess(record, read_nulls(nulls)),
+        scores=below(SCORE, judged),
+    )
+
+
+def _kept(store: Store, record: RunRecord, stage: str, key: str | None) -> Artifact:
+    if not key or not store.has(stage, key):
+        raise UsageError(
+            f"Record {record.id[:12]} has no stored {stage} any more, so nothing can be drawn; "
+            "run its evaluation again."
+        )
+    return store.read(stage, key)
+
+
+def _by_primary(artifact: Artifact, count: int) -> Tensor | None:
+    """Round 0 of the encodings in the order of the private images they belong to."""
+    import torch
+
+    from harness.api import ReleaseKind
+    from harness.running.release import read_release
+
+    release = read_release(artifact)
+    if release.kind is not ReleaseKind.ENCODINGS or release.tensors["encodings"].ndim != 5:
+        return None
+    encodings = release.tensors["encodings"][0]
+    ordered = torch.empty(count, *encodings.shape[1:])
+    ordered[release.secrets["sources"][0, :, 0]] = encodings
+    return ordered
+
+
+def _guess(record: RunRecord, nulls: Nulls) -> Tensor:
+    """[targets, c, h, w]: what the best null says of each.
+
+    Of a worst case, whose null is another one for each image: their class means.
+    """
+    from harness.scoring.by_image import BEST_OF_NULLS
+    from harness.scoring.matching import CLASS_MEAN
+
+    name = main_metric(record.privacy)
+    assert name is not None
+    null = record.privacy[name].null_name
+    assert null is not None
+    return nulls.images[CLASS_MEAN if null == BEST_OF_NULLS else null]
+
+
+def _chosen(stored: Stored) -> list[tuple[str, int]]:
+    """The columns of a gallery; the random ones are drawn by the seed."""
+    from harness.rng import KeyedStream, board_key
+
+    name = main_metric(stored.record.privacy)
+    assert name is not None
+    stream = KeyedStream(board_key(stored.record.request.seed)).stream(what="gallery")
+    random = stream.permutation(len(stored.recovered))[:RANDOM_COLUMNS].tolist()
+    score = stored.record.privacy[name]
+    return choose_targets(stored.scores[name].tolist(), score.leaks_more, random)
+
+
+def _difference(record: RunRecord, records: Sequence[RunRecord]) -> str:
+    """What sets a record apart: the options that differ among the records."""
+    names = differing([_options(each) for each in records])
+    return "\n".join(written(_options(record), names)) or record.id[:8]
+
+
+def _options(record: RunRecord) -> dict[str, Any]:
+    options: dict[str, Any] = {"attack": record.request.attack}
+    for used in record.defense:
+        options |= {"defense": used.name} | used.config
+    return options
 
 
 def panel(path: Path, columns: Sequence[Column], heading: str = "") -> None:
@@ -70,7 +251,7 @@ def panel(path: Path, columns: Sequence[Column], heading: str = "") -> None:
 
     Written whole or not at all; the same input gives the same bytes.
     """
-    write_png(path, lambda: _draw(columns, heading))
+    write_atomically(path, as_png(lambda: _draw(columns, heading)))
 
 
 def choose_targets(
@@ -155,8 +336,6 @@ def _pixels(image: Image, stretch: bool) -> Image:
 
     A released image is stretched between its percentiles, or its noise would show as white.
     """
-    import numpy as np
-
     pixels: Image = np.asarray(image, dtype=np.float64)
     if stretch:
         low, high = np.percentile(pixels, CONTRAST)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import TextWrapper
 
 from harness.results.headline import key_findings
-from harness.results.leading import leading
-from harness.results.numerals import (
-    ABSOLUTE,
+from harness.results.numbers import (
     NONE,
     as_written,
     code,
@@ -32,6 +30,7 @@ from harness.results.view import (
     RowView,
     TrackView,
 )
+from harness.scoring.verdict import ABSOLUTE
 
 FRONT = "front.png"
 MADE = "<!-- Made by `harness leaderboard build` from the records here: do not edit. -->"
@@ -84,13 +83,16 @@ LEGEND = (
 )
 """What stands in a table of cells, and what it means."""
 
+Units = Mapping[str, str]
+"""By metric."""
+
 
 def readme(view: BoardView) -> str:
     """The whole file."""
     blocks = [MADE, f"# {view.title}", view.about, *_opening(view)]
     for track in view.tracks:
         blocks += _track(track, view)
-    blocks += _claims(view.claims)
+    blocks += _claims(view.claims, view.units)
     blocks += ["## How to read this", _points(READING), *_again(view)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
@@ -111,16 +113,13 @@ def _opening(view: BoardView) -> list[str]:
         f"{counted(view.records, 'record')}{lacking}. The [page](index.html) opens every row; "
         "[leaderboard.csv](leaderboard.csv) has every number."
     )
-    picture = f"![Accuracy against leakage]({FRONT})" if _has_front(view) else ""
+    ranked = any(row.rank for row in view.rows)
+    picture = f"![Accuracy against leakage]({FRONT})" if ranked else ""
     return [" ".join(key_findings(view)), picture, files]
 
 
-def _has_front(view: BoardView) -> bool:
-    return any(row.rank for track in view.tracks for row in track.rows)
-
-
 def _track(track: TrackView, view: BoardView) -> list[str]:
-    metrics = [m for m in view.metrics if any(leading(row.leaks, m) for row in track.rows)]
+    metrics = [m for m in view.metrics if any(row.leak(m) for row in track.rows)]
     blocks = [f"## {track.title}", track.about, _not_whole(track)]
     if metrics:
         blocks.append(_rows(track, metrics))
@@ -129,7 +128,7 @@ def _track(track: TrackView, view: BoardView) -> list[str]:
     else:
         blocks.append(_not_run(track))
     if track.attacks and metrics:
-        blocks += ["### Attacks", _attacks(track.attacks, metrics)]
+        blocks += ["### Attacks", _attacks(track.attacks, metrics, view.units)]
     return blocks
 
 
@@ -158,11 +157,8 @@ def _list(names: Iterable[str]) -> str:
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table; the first column is text, the others are too."""
     rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    safe = ([text.replace("|", "\\|").replace("\n", " ") for text in row] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in safe)
 
 
 def _rows(track: TrackView, metrics: Sequence[str]) -> str:
@@ -173,7 +169,7 @@ def _rows(track: TrackView, metrics: Sequence[str]) -> str:
 
 
 def _row(row: RowView, metrics: Sequence[str]) -> list[str]:
-    first = leading(row.leaks, metrics[0])
+    first = row.leak(metrics[0])
     unranked = NONE if row.protected else REFERENCE
     return [
         str(row.rank.get(metrics[0], unranked)),
@@ -181,7 +177,7 @@ def _row(row: RowView, metrics: Sequence[str]) -> list[str]:
         _seeds(row, first),
         _share(row.accuracy) + (", chance" if row.at_chance else ""),
         _share(row.retained),
-        *(_gain(leading(row.leaks, metric)) for metric in metrics),
+        *(_gain(row.leak(metric)) for metric in metrics),
         code(first.strongest) if first else NONE,
         "yes" if row.verified else "no",
     ]
@@ -242,51 +238,49 @@ def _cell(cell: CellView | None, metrics: Sequence[str], reasons: dict[str, int]
     if cell.status != "ok":
         number = reasons.setdefault(cell.reason, len(reasons) + 1)
         return f"{WHY[cell.status]} ({number})"
-    leak = leading(cell.leaks, metrics[0]) if metrics else None
+    leak = cell.leak(metrics[0]) if metrics else None
     if leak is None:
         return CLAIMS if cell.findings else NO_SCORE
     return signed(leak.gain.value, leak.unit) + _face(leak) + ("" if cell.verified else " ?")
 
 
-def _attacks(attacks: Sequence[AttackView], metrics: Sequence[str]) -> str:
+def _attacks(attacks: Sequence[AttackView], metrics: Sequence[str], units: Units) -> str:
     heads = [f"mean {metric_name(metric)} gain" for metric in metrics]
     head = ["rank", "attack", "attacker", *heads, "defenses", "strongest on", "control"]
-    return _table(head, [_attack(each, metrics) for each in attacks])
+    return _table(head, [_attack(each, metrics, units) for each in attacks])
 
 
-def _attack(each: AttackView, metrics: Sequence[str]) -> list[str]:
+def _attack(each: AttackView, metrics: Sequence[str], units: Units) -> list[str]:
     rank = each.rank.get(metrics[0])
     return [
         NONE if rank is None else str(rank),
         code(each.attack),
         _text(each.threat_model),
-        *(_mean(each.gain.get(metric), metric) for metric in metrics),
+        *(_mean(each.gain.get(metric), units.get(metric, "")) for metric in metrics),
         str(each.cells),
         counted(each.strongest_of, "image"),
         each.control,
     ]
 
 
-def _mean(number: Number | None, metric: str) -> str:
+def _mean(number: Number | None, unit: str) -> str:
     if number is None:
         return NONE
-    unit = _unit(metric)
     return f"{signed(number.value, unit)} {reach(number.ci, unit, True)}".strip()
 
 
-def _unit(metric: str) -> str:
-    return "dB" if metric.endswith("_db") else ""
-
-
-def _claims(claims: Sequence[ClaimView]) -> list[str]:
+def _claims(claims: Sequence[ClaimView], units: Units) -> list[str]:
     if not claims:
         return []
     head = ["defense", "attack", "metric", "claimed", "measured here", "source", "note"]
-    return ["## What papers claim", _table(head, [_claim(each) for each in claims])]
+    return [
+        "## What papers claim",
+        _table(head, [_claim(each, units.get(each.metric, "")) for each in claims]),
+    ]
 
 
-def _claim(each: ClaimView) -> list[str]:
-    unit, found = _unit(each.metric), each.measured
+def _claim(each: ClaimView, unit: str) -> list[str]:
+    found = each.measured
     measured = (
         f"{plain(found.value, unit)} {reach(found.ci, unit)}".strip() if found else "not measured"
     )
@@ -328,7 +322,7 @@ def _board(view: BoardView) -> list[str]:
         f"[{view.name}]({view.name}/README.md)",
         view.title,
         key_findings(view)[0],
-        str(sum(len(track.rows) for track in view.tracks)),
+        str(len(view.rows)),
         str(view.records),
         str(view.missing),
     ]

@@ -1,81 +1,296 @@
-"""Accuracy against leakage: what a defense costs and what it keeps, one point per record."""
+"""The accuracy-leakage plane: what a defense costs and what it keeps, a point for each of them.
+
+Points are records of one attack, or rows of a board; where they stand, what they say and which of
+them a line joins is decided here. `png` and `svg` only draw it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from harness.api.errors import UsageError, nearest
-from harness.results.apart import differing, written
+from harness.asking.selector import parse_stack
+from harness.results.numbers import gained, metric_name, off_scale, share
+from harness.results.view import Number, RowView
 from harness.scoring.verdict import main_metric
 
 if TYPE_CHECKING:
-    from harness.scoring.intervals import Interval
+    from numpy.typing import NDArray
+
+    from harness.results.view import BoardView, Leak, TrackView
     from harness.scoring.summary import MetricScore
     from harness.store.record import RunRecord, Used
 
     Options: TypeAlias = Mapping[str, Any]
 
 ASKED = (
-    "attack",
-    "public",
-    "victim",
-    "preset",
-    "repeats",
-    "rounds",
-    "private_size",
-    "public_size",
-    "test_size",
-    "targets",
-    "targets_from",
-    "batch_size",
-    "victim_epochs",
-    "bn_mode",
-    "seed",
+    *("attack", "public", "victim", "preset", "repeats", "rounds"),
+    *("private_size", "public_size", "test_size", "targets", "targets_from"),
+    *("batch_size", "victim_epochs", "bn_mode", "seed"),
 )
 """What a request may ask for that changes what is measured, beside the defense."""
-EXACT_DB = 60.0
-"""From here on errors are below a thousandth of the image, as where nothing protects it."""
 NO_SCALE = ("seed",)
 """Numbers that are in no order."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One record: accuracy, leakage and what the best guess reaches; intervals at 95%."""
+    """One record or row: accuracy, leakage and what the best guess reaches; intervals at 95%.
 
+    `name` is the row's defense, or the record's id; `tip` is what it says when pointed at.
+    """
+
+    name: str
     series: str
     label: str
-    accuracy: float
-    accuracy_ci: Interval | None
-    leakage: float
-    leakage_ci: Interval | None
-    null: float | None
+    accuracy: Number
+    leakage: Number
+    null: float | None = None
+    front: bool = False
+    tip: str = ""
 
 
 @dataclass(frozen=True)
 class Plane:
     """All that is drawn. `lines` joins points by number; `unprotected` accuracies are sorted.
 
-    `front` numbers the points that stand out, `ground` is a leakage to draw a line at, `chance` the
-    accuracy of guessing.
+    `series` are the names of defenses in the order of their colours. `ground` is a leakage to draw
+    a line at, `chance` the accuracy of guessing. Leakage of `off_scale` or more would leave the
+    rest no room: such points stand at the edge.
     """
 
-    heading: str
-    note: str
-    across: str
-    up: str
     points: tuple[Point, ...]
+    series: tuple[str, ...]
     lines: tuple[tuple[int, ...], ...]
-    unprotected: tuple[tuple[float, Interval | None], ...]
+    unprotected: tuple[Number, ...]
+    unit: str = ""
     off_scale: float = inf
-    """Leakage that would leave no room for the rest: its points stand at the edge."""
-    front: tuple[int, ...] = ()
     ground: float | None = None
     chance: float | None = None
+    heading: str = ""
+    note: str = ""
+    across: str = ""
+    up: str = ""
+
+    def beyond(self, point: Point) -> bool:
+        """Whether a point is off the scale of others; where all are, the scale is theirs."""
+        far = point.leakage.value >= self.off_scale
+        return far and any(each.leakage.value < self.off_scale for each in self.points)
+
+
+def widened(values: Sequence[float], margin: float) -> tuple[float, float]:
+    """From the least to the largest, with so much of that range as air on both sides."""
+    low, high = min(values), max(values)
+    room = margin * (high - low) or 0.05 * (abs(high) or 1.0)
+    return low - room, high + room
+
+
+def ends(number: Number) -> tuple[float, ...]:
+    """A value, and both ends of its interval if it has one."""
+    return (number.value, *(number.ci or ()))
+
+
+def best_place(
+    tried: NDArray[np.float64], taken: NDArray[np.float64], frame: NDArray[np.float64]
+) -> tuple[int, float]:
+    """Of the boxes `tried` [k, 4] for a label, the first that covers least, and how much that is.
+
+    Boxes are x0, y0, x1, y1. The cost is the area on what is `taken` [n, 4], and three times what
+    lies outside the `frame` [4].
+    """
+    area = (tried[:, 2] - tried[:, 0]) * (tried[:, 3] - tried[:, 1])
+    outside = area - _shared(tried, frame[None])
+    costs = _shared(tried, taken) + 3 * outside
+    best = int(np.argmin(costs))
+    return best, float(costs[best])
+
+
+def _shared(boxes: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[k]: the area that each box shares with the others [n, 4], one after the other."""
+    one, other = boxes[:, None], others[None]
+    across = np.minimum(one[..., 2], other[..., 2]) - np.maximum(one[..., 0], other[..., 0])
+    up = np.minimum(one[..., 3], other[..., 3]) - np.maximum(one[..., 1], other[..., 1])
+    shared: NDArray[np.float64] = (across.clip(min=0) * up.clip(min=0)).sum(1)
+    return shared
+
+
+def differing(options: Sequence[Options]) -> list[str]:
+    """Names whose values are not everywhere the same, in the order in which they first come."""
+    names = dict.fromkeys(name for each in options for name in each)
+    return [name for name in names if len({str(each.get(name)) for each in options}) > 1]
+
+
+def written(options: Options, names: Sequence[str]) -> list[str]:
+    """`name=value` of each; those that are unset only where nothing else is to be said."""
+    parts = {name: f"{name}={_short(options[name])}" for name in names if name in options}
+    return [part for name, part in parts.items() if options[name] is not None] or list(
+        parts.values()
+    )
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane | None:
+    """The plane of a track's rows by a metric, in their order; None where none has a place.
+
+    A place has who has both numbers, and no attack that is still to run.
+    """
+    placed = [
+        (row, row.accuracy, leak)
+        for row in rows
+        if row.accuracy and not row.missing and (leak := row.leak(metric))
+    ]
+    if not placed:
+        return None
+    series = [series_of(row.defense) for row, _, _ in placed]
+    options = [options_of(row.defense) for row, _, _ in placed]
+    names = tuple(sorted({series_of(row.defense) for row in track.rows}))
+    known = [(len(row.seeds), row.reference) for row, _, _ in placed if row.reference]
+    known.sort(key=lambda each: -each[0])  # one line stands for all: that of most seeds
+    unit = placed[0][2].unit
+    return Plane(
+        points=tuple(
+            Point(
+                name=row.defense,
+                series=name,
+                label=label,
+                accuracy=accuracy,
+                leakage=leak.gain,
+                front=row.rank.get(metric) == 1,
+                tip=_tip(row, accuracy, leak, metric),
+            )
+            for (row, accuracy, leak), name, label in zip(
+                placed, series, _labels(series, options), strict=True
+            )
+        ),
+        series=names,
+        lines=tuple(_lines(names, series, [_numbers(each) for each in options], most=1)),
+        unprotected=tuple(bare for _, bare in known[:1]),
+        unit=unit,
+        off_scale=off_scale(unit),
+        ground=0.0,
+        chance=next((row.chance for row, _, _ in placed if row.at_chance), None),
+    )
+
+
+def front_of(view: BoardView) -> Plane | None:
+    """The plane of the first track that has rows with ranks; None where no track has any."""
+    for track in view.tracks:
+        for metric in view.metrics:
+            if any(metric in row.rank for row in track.rows):
+                rows = sorted(track.rows, key=lambda row: (series_of(row.defense), row.defense))
+                plane = row_plane(track, rows, metric)
+                return plane and _headed(plane, view, track, metric)
+    return None
+
+
+def _headed(plane: Plane, view: BoardView, track: TrackView, metric: str) -> Plane:
+    """The plane with what a picture says around it."""
+    victim = f" ({track.protocol['victim']})" if "victim" in track.protocol else ""
+    unit = f" ({plane.unit})" if plane.unit else ""
+    return replace(
+        plane,
+        heading=f"{view.title}: {track.title[:1].lower()}{track.title[1:]}",
+        note="of each image the strongest attack; 95% intervals; below 0 is worse than guessing",
+        across=f"accuracy of the victim{victim}",
+        up=f"gain in {metric_name(metric)} over guessing{unit}   higher leaks more →",
+    )
+
+
+def series_of(defense: str) -> str:
+    """The defense without its options: `gradprune[p=0.9]+mixup[k=4]` is `gradprune+mixup`."""
+    return "+".join(each.name for each in parse_stack(defense))
+
+
+def options_of(defense: str) -> dict[str, str]:
+    """All options of a stack, as written; in a stack by the defense they belong to."""
+    stack = parse_stack(defense)
+    return {
+        option if len(stack) == 1 else f"{each.name}.{option}": value
+        for each in stack
+        for option, value in each.options.items()
+    }
+
+
+def _numbers(options: Mapping[str, str]) -> Options:
+    """Options as numbers, where they are any."""
+    found: dict[str, Any] = dict(options)
+    for name, value in options.items():
+        with suppress(ValueError):
+            found[name] = float(value)
+    return found
+
+
+def _tip(row: RowView, accuracy: Number, leak: Leak, metric: str) -> str:
+    """Lines that a reader sees when pointing at a row's mark."""
+    lines = [
+        row.defense,
+        f"accuracy {share(accuracy)}{', at chance' if row.at_chance else ''}",
+        f"{metric_name(leak.metric)} gain {gained(leak)}",
+        f"strongest attack {leak.strongest}" if leak.strongest else "",
+        f"rank {row.rank[metric]}" if metric in row.rank else "",
+        "" if row.protected else "the reference, without a rank",
+        "" if row.verified else "unverified",
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def _labels(
+    series: Sequence[str], options: Sequence[Options], asked: Collection[str] = ()
+) -> list[str]:
+    """What tells each from others of its series: options of its defense, and what was `asked`.
+
+    The latter is held against all, since one series may differ in it from another.
+    """
+    over_all = [name for name in differing(options) if name in asked]
+    labels = []
+    for name, own in zip(series, options, strict=True):
+        among = [each for other, each in zip(series, options, strict=True) if other == name]
+        within = [option for option in differing(among) if option not in asked]
+        labels.append(", ".join(written(own, within + over_all)))
+    return labels
+
+
+def _lines(
+    names: Iterable[str], series: Sequence[str], options: Sequence[Options], most: float = inf
+) -> list[tuple[int, ...]]:
+    """Points of one series to join: one number walks along a line, all else stays the same.
+
+    Series by series, in the order of their `names`; none of which more than `most` options differ.
+    """
+    lines = []
+    for name in names:
+        members = [i for i, other in enumerate(series) if other == name]
+        lines += _walks(members, options, most)
+    return lines
+
+
+def _walks(
+    members: Sequence[int], options: Sequence[Options], most: float
+) -> list[tuple[int, ...]]:
+    among = [options[i] for i in members]
+    names = differing(among)
+    scales = [n for n in names if all(type(each.get(n)) in (int, float) for each in among)]
+    numbers = [name for name in scales if name not in NO_SCALE]
+    if not numbers or len(names) > most:
+        return []
+    walked = max(numbers, key=lambda name: len({each[name] for each in among}))
+
+    def others(i: int) -> list[str]:
+        return [str(options[i].get(name)) for name in names if name != walked]
+
+    ordered = sorted(members, key=lambda i: (others(i), options[i][walked]))
+    lines = [tuple(group) for _, group in groupby(ordered, key=others)]
+    return [line for line in lines if len(line) > 1]
 
 
 def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane:
@@ -85,24 +300,45 @@ def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane
     """
     records = list({record.id: record for record in records}.values())
     _check_comparable(records)
-    _check_accuracy(records)
     metric = _metric(records, metric)
+    series = ["+".join(used.name for used in record.defense) or "none" for record in records]
     options = [_options(record) for record in records]
+    told = zip(records, series, _labels(series, options, ASKED), strict=True)
+    labels = [text or record.id[:8] * (series.count(name) > 1) for record, name, text in told]
     first, score = records[0], records[0].privacy[metric]
     return Plane(
+        points=tuple(
+            _point(record, name, label, metric)
+            for record, name, label in zip(records, series, labels, strict=True)
+        ),
+        series=tuple(dict.fromkeys(series)),
+        lines=tuple(_lines(dict.fromkeys(series), series, options)),
+        unprotected=_unprotected(records),
+        unit=score.unit,
+        off_scale=off_scale(score.unit),
         heading=f"{first.attack.name} on {first.dataset.name}: accuracy against leakage",
         note=f"threat model {first.threat_model}, {first.release_kind} released; 95% intervals",
         across=f"accuracy of the victim ({first.victim.name})",
         up=_leakage_label(metric, score),
-        points=tuple(_points(records, metric, options)),
-        lines=tuple(_lines(records, options)),
-        unprotected=_unprotected(records),
-        off_scale=EXACT_DB if score.unit == "dB" else inf,
+    )
+
+
+def _point(record: RunRecord, series: str, label: str, metric: str) -> Point:
+    score, utility = record.privacy[metric], record.utility
+    assert score.mean is not None
+    assert utility is not None
+    return Point(
+        name=record.id,
+        series=series,
+        label=label,
+        accuracy=Number(value=utility.accuracy, ci=utility.interval),
+        leakage=Number(value=score.mean, ci=score.ci),
+        null=score.null,
     )
 
 
 def _check_comparable(records: Sequence[RunRecord]) -> None:
-    """Attack, data, victim and knowledge are the same all over the plane."""
+    """Attack, data, victim and knowledge are the same all over the plane; accuracy is known."""
     same: dict[str, Callable[[RunRecord], str]] = {
         "attacks": lambda record: record.attack.name,
         "datasets": lambda record: _with_options(record.dataset),
@@ -118,20 +354,17 @@ def _check_comparable(records: Sequence[RunRecord]) -> None:
                 f"These records have different {what} ({', '.join(found)}), so they make no "
                 "plane: the defense may differ, and how much was asked of the run."
             )
-
-
-def _with_options(used: Used) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in sorted(used.config.items()))
-    return f"{used.name}[{options}]" if options else used.name
-
-
-def _check_accuracy(records: Sequence[RunRecord]) -> None:
     without = [record for record in records if record.utility is None]
     if without:
         raise UsageError(
             f"No accuracy was measured in {_named(without)}, so the plane has no place for "
             "it: that needs a cell with a result, evaluated without `--only privacy`."
         )
+
+
+def _with_options(used: Used) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in sorted(used.config.items()))
+    return f"{used.name}[{options}]" if options else used.name
 
 
 def _metric(records: Sequence[RunRecord], asked: str | None) -> str:
@@ -161,55 +394,6 @@ def _leakage_label(metric: str, score: MetricScore) -> str:
     return f"{metric}{unit}   {more}"
 
 
-def _points(records: Sequence[RunRecord], metric: str, options: Sequence[Options]) -> list[Point]:
-    labels = _labels(records, options)
-    points = []
-    for record, label in zip(records, labels, strict=True):
-        score, utility = record.privacy[metric], record.utility
-        assert score.mean is not None
-        assert utility is not None
-        points.append(
-            Point(
-                series=_series(record),
-                label=label,
-                accuracy=utility.accuracy,
-                accuracy_ci=utility.interval,
-                leakage=score.mean,
-                leakage_ci=score.ci,
-                null=score.null,
-            )
-        )
-    return points
-
-
-def _labels(records: Sequence[RunRecord], options: Sequence[Options]) -> list[str]:
-    """The options that differ within a record's series; its id where there are none."""
-    labels = []
-    for record, own in zip(records, options, strict=True):
-        among = [options[i] for i in _members(records, _series(record))]
-        parts = written(own, _names(among, options))
-        alone = len(among) == 1
-        labels.append(", ".join(parts) or ("" if alone else record.id[:8]))
-    return labels
-
-
-def _names(among: Sequence[Options], options: Sequence[Options]) -> list[str]:
-    """Options to speak of in a series: those of its defense, and what else was asked differently.
-
-    The latter is held against all records, since one series may differ in it from another.
-    """
-    asked = [name for name in differing(options) if name in ASKED]
-    return [name for name in differing(among) if name not in ASKED] + asked
-
-
-def _series(record: RunRecord) -> str:
-    return "+".join(used.name for used in record.defense) or "none"
-
-
-def _members(records: Sequence[RunRecord], series: str) -> list[int]:
-    return [i for i, record in enumerate(records) if _series(record) == series]
-
-
 def _options(record: RunRecord) -> dict[str, Any]:
     """What was asked, and the options of the stack, by their defense where a name is two's."""
     asked = record.request.model_dump()
@@ -221,41 +405,11 @@ def _options(record: RunRecord) -> dict[str, Any]:
     return options
 
 
-def _lines(records: Sequence[RunRecord], options: Sequence[Options]) -> list[tuple[int, ...]]:
-    """Points of one series to join: one number walks along a line, all else stays the same."""
-    lines = []
-    for series in dict.fromkeys(map(_series, records)):
-        members = _members(records, series)
-        lines += _walks(members, options)
-    return lines
-
-
-def _walks(members: Sequence[int], options: Sequence[Options]) -> list[tuple[int, ...]]:
-    among = [options[i] for i in members]
-    names = differing(among)
-    numbers = [name for name in names if name not in NO_SCALE and _is_scale(name, among)]
-    if not numbers:
-        return []
-    walked = max(numbers, key=lambda name: len({each[name] for each in among}))
-
-    def others(i: int) -> list[str]:
-        return [str(options[i].get(name)) for name in names if name != walked]
-
-    ordered = sorted(members, key=lambda i: (others(i), options[i][walked]))
-    lines = [tuple(group) for _, group in groupby(ordered, key=others)]
-    return [line for line in lines if len(line) > 1]
-
-
-def _is_scale(name: str, among: Sequence[Options]) -> bool:
-    values = [each.get(name) for each in among]
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-
-
-def _unprotected(records: Sequence[RunRecord]) -> tuple[tuple[float, Interval | None], ...]:
+def _unprotected(records: Sequence[RunRecord]) -> tuple[Number, ...]:
     """Each accuracy on unprotected images once."""
     found = {
         record.utility.reference_accuracy: record.utility.reference_interval
         for record in records
         if record.utility and record.utility.reference_accuracy is not None
     }
-    return tuple(sorted(found.items()))
+    return tuple(Number(value=value, ci=ci) for value, ci in sorted(found.items()))

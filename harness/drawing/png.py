@@ -1,23 +1,61 @@
-"""Writing a figure so that the same figure gives the same bytes."""
+"""Figures as PNG, where the same gives the same bytes; and the accuracy-leakage plane as one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
-from harness.store.paths import write_atomically
+import numpy as np
+
+from harness.drawing.plane import best_place, ends, widened
+from harness.results.view import Number
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Annotation
+
+    from harness.drawing.plane import Plane, Point
+
+Box = tuple[float, float, float, float]
+"""Pixels: x0, y0, x1, y1."""
 
 DPI = 160
-
-
-def write_png(path: Path, draw: Callable[[], Figure]) -> None:
-    """Write what `draw` makes, whole or not at all."""
-    write_atomically(path, as_png(draw))
+INK, FAINT, FRAME, GRID = "#1d232b", "#67707c", "#c9ced6", "#eceff3"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#1d232b")
+"""Told apart by people who see no red or no green (Okabe and Ito)."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+WIDTH, ACROSS, UP = 7.4, 6.3, 3.9  # inches: the figure, and its axes
+LEFT, BOTTOM, AIR = 0.85, 0.62, 0.13
+LINE, BOLD_LETTER, LETTER = 0.19, 0.107, 0.083  # inches: a line of text, a letter of it
+HANDLE = 0.55  # inches: the sign before a name in the legend, and the space around both
+PLACES = (
+    (8, 5, "left", "bottom"),
+    (8, -5, "left", "top"),
+    (-8, 5, "right", "bottom"),
+    (-8, -5, "right", "top"),
+    (0, 11, "center", "bottom"),
+    (0, -11, "center", "top"),
+    (13, 18, "left", "bottom"),
+    (13, -18, "left", "top"),
+    (-13, 18, "right", "bottom"),
+    (-13, -18, "right", "top"),
+    (0, 26, "center", "bottom"),
+    (0, -26, "center", "top"),
+)
+"""Where a label may stand: points right of and above its mark, and its alignment there."""
+RING = 13
+"""Points across: what surrounds a point of the front."""
+DASHES, DOTS = (0, (4, 3)), (0, (1, 2))
+"""The lines of accuracy without protection, and of guessing."""
+BEADS = 60
+MARGIN = 0.12
+"""Of the range of the data, on each side of it."""
 
 
 def as_png(draw: Callable[[], Figure]) -> bytes:
@@ -29,3 +67,245 @@ def as_png(draw: Callable[[], Figure]) -> bytes:
         matplotlib.rcdefaults()  # a reader's own style must not change the bytes
         draw().savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def plane_png(plane: Plane) -> bytes:
+    """A PNG of the plane: the same plane gives the same bytes."""
+    return as_png(lambda: _figure(plane))
+
+
+def _figure(plane: Plane) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    entries = list(_entries(plane))
+    columns = _columns(entries)
+    heading = fill(plane.heading, width=int(ACROSS / BOLD_LETTER))
+    lines = heading.count("\n") + 2, -(-len(entries) // columns)
+    height = BOTTOM + UP + sum(lines) * LINE + 2 * AIR
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((LEFT / WIDTH, BOTTOM / height, ACROSS / WIDTH, UP / height))
+    at: dict[str, Any] = {"x": LEFT / WIDTH, "va": "top", "linespacing": 1.25}
+    figure.text(y=1 - AIR / height, s=heading, size=11.5, weight="bold", color=INK, **at)
+    below = AIR * 1.1 + (lines[0] - 1) * LINE
+    figure.text(y=1 - below / height, s=plane.note, size=9, color=FAINT, **at)
+    _legend(axes, entries, columns)
+    _fill(axes, _on_scale(plane))
+    return figure
+
+
+def _entries(plane: Plane) -> Iterator[Line2D]:
+    """What the legend explains."""
+    from matplotlib.lines import Line2D
+
+    def entry(label: str, **style: Any) -> Line2D:
+        return Line2D([], [], label=label, **{"color": FAINT, **style})
+
+    there = {point.series for point in plane.points}
+    for series, (colour, marker) in _signs(plane).items():
+        if series in there:
+            yield entry(series, color=colour, marker=marker, markersize=7, linewidth=1.2)
+    if any(point.null is not None for point in plane.points):
+        dash: dict[str, Any] = {"marker": "_", "markersize": 11, "markeredgewidth": 2}
+        yield entry("best guess without the release", linewidth=0, **dash)
+    if any(point.front for point in plane.points):
+        ring: dict[str, Any] = {"fillstyle": "none", "markersize": RING, "linewidth": 0}
+        yield entry("on the front", color=INK, marker="o", **ring)
+    if plane.unprotected:
+        values = ", ".join(f"{number.value:.3f}" for number in plane.unprotected)
+        yield entry(f"unprotected {values}", linestyle=DASHES)
+    if plane.chance is not None:
+        yield entry(f"chance {plane.chance:.3f}", linestyle=DOTS)
+
+
+def _signs(plane: Plane) -> dict[str, tuple[str, str]]:
+    """Each series' colour and marker."""
+    return {
+        name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
+        for i, name in enumerate(plane.series)
+    }
+
+
+def _columns(entries: Sequence[Line2D]) -> int:
+    """How many columns of the longest entry fit."""
+    longest = max(len(str(entry.get_label())) for entry in entries)
+    return min(len(entries), max(1, int(ACROSS / (HANDLE + longest * LETTER))))
+
+
+def _legend(axes: Axes, entries: Sequence[Line2D], columns: int) -> None:
+    axes.legend(
+        handles=list(entries),
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=columns,
+        frameon=False,
+        fontsize=9,
+        labelcolor=INK,
+        borderaxespad=0.2,
+        borderpad=0.2,
+        labelspacing=0.45,
+        handletextpad=0.6,
+        columnspacing=1.6,
+    )
+
+
+def _on_scale(plane: Plane) -> Plane:
+    """The plane with points that are off its scale moved above the others, and labelled so."""
+    near = [v for p in plane.points if p.leakage.value < plane.off_scale for v in _span(p)]
+    if not near:
+        return plane
+    _, edge = widened(near, MARGIN)
+    points = (_moved(p, edge) if plane.beyond(p) else p for p in plane.points)
+    return replace(plane, points=tuple(points))
+
+
+def _moved(point: Point, edge: float) -> Point:
+    label = ", ".join(filter(None, (point.label, f"{point.leakage.value:.3g} ↑")))
+    return replace(point, leakage=Number(value=edge), label=label)
+
+
+def _span(point: Point) -> list[float]:
+    """All that is drawn of a point, upwards."""
+    return [*ends(point.leakage), *([] if point.null is None else [point.null])]
+
+
+def _fill(axes: Axes, plane: Plane) -> None:
+    _style(axes, plane)
+    _frame(axes, plane)
+    faint: dict[str, Any] = {"color": FAINT, "linewidth": 1.1, "zorder": 1}
+    for number in plane.unprotected:
+        axes.axvline(number.value, linestyle=DASHES, **faint)
+        if number.ci:
+            axes.axvspan(*number.ci, color=FRAME, alpha=0.3, linewidth=0, zorder=0)
+    if plane.chance is not None:
+        axes.axvline(plane.chance, linestyle=DOTS, **faint)
+    if plane.ground is not None:
+        axes.axhline(plane.ground, **faint)
+    for point in plane.points:
+        if point.front:
+            ring: dict[str, Any] = {"marker": "o", "fillstyle": "none", "markersize": RING}
+            axes.plot(*_at(point), color=INK, zorder=5, **ring)
+    signs = _signs(plane)
+    for joined in _joined(plane):
+        xs, ys = zip(*map(_at, joined), strict=True)
+        axes.plot(xs, ys, color=signs[joined[0].series][0], linewidth=1.2, alpha=0.55, zorder=2)
+    for point in plane.points:
+        _mark(axes, point, *signs[point.series])
+    _label(axes, plane)
+
+
+def _at(point: Point) -> tuple[float, float]:
+    return point.accuracy.value, point.leakage.value
+
+
+def _joined(plane: Plane) -> Iterator[list[Point]]:
+    """The points of each line."""
+    return ([plane.points[i] for i in line] for line in plane.lines)
+
+
+def _style(axes: Axes, plane: Plane) -> None:
+    axes.set_xlabel(plane.across, size=10, color=INK, labelpad=7)
+    axes.set_ylabel(plane.up, size=10, color=INK, labelpad=7)
+    axes.tick_params(colors=FAINT, labelsize=9, length=3)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set(color=FRAME, linewidth=0.9, visible=side in ("left", "bottom"))
+
+
+def _frame(axes: Axes, plane: Plane) -> None:
+    """Set both ranges, for all that will be drawn."""
+    across = [v for point in plane.points for v in ends(point.accuracy)]
+    across += [number.value for number in plane.unprotected]
+    across += [] if plane.chance is None else [plane.chance]
+    up = [v for point in plane.points for v in _span(point)]
+    up += [] if plane.ground is None else [plane.ground]
+    axes.set_xlim(*widened(across, MARGIN / 2))
+    axes.set_ylim(*widened(up, MARGIN))
+
+
+def _mark(axes: Axes, point: Point, colour: str, marker: str) -> None:
+    """A record with its intervals, and its best null below or above it."""
+    x, y = _at(point)
+    bars: dict[str, Any] = {"color": colour, "linewidth": 1.1, "alpha": 0.8, "zorder": 3}
+    if point.null is not None:
+        axes.plot(x, point.null, color=colour, marker="_", markersize=11, markeredgewidth=2)
+        axes.plot((x, x), (point.null, y), color=colour, linewidth=0.9, alpha=0.6, linestyle=":")
+    if point.accuracy.ci:
+        axes.plot(point.accuracy.ci, (y, y), **bars)
+    if point.leakage.ci:
+        axes.plot((x, x), point.leakage.ci, **bars)
+    outline: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.9}
+    axes.plot(x, y, color=colour, marker=marker, markersize=7.5, zorder=4, **outline)
+
+
+def _label(axes: Axes, plane: Plane) -> None:
+    """Write each point's label where it covers least of what is drawn already."""
+    whole = np.asarray(axes.get_window_extent().extents)
+    signs = _signs(plane)
+    taken = list(_drawn(axes, plane))
+    for point in plane.points:
+        if point.label:
+            tried = [_written(axes, point, signs[point.series][0], place) for place in PLACES]
+            boxes = np.array([each.get_window_extent().extents for each in tried])
+            best, _ = best_place(boxes, np.array(taken), whole)
+            taken.append(tuple(boxes[best]))
+            for other in tried[:best] + tried[best + 1 :]:
+                other.remove()
+
+
+def _written(axes: Axes, point: Point, colour: str, place: tuple[int, int, str, str]) -> Annotation:
+    from matplotlib.patheffects import withStroke
+
+    right, above, ha, va = place
+    return axes.annotate(
+        point.label,
+        _at(point),
+        (right, above),
+        textcoords="offset points",
+        ha=ha,
+        va=va,
+        size=8.5,
+        color=colour,
+        zorder=5,
+        path_effects=[withStroke(linewidth=2.5, foreground="white")],
+    )
+
+
+def _drawn(axes: Axes, plane: Plane) -> Iterator[Box]:
+    """What marks, lines from the foot to the top, and lines between marks take."""
+    for point in plane.points:
+        yield from _boxes(axes, point)
+    whole = axes.get_window_extent()
+    columns = [number.value for number in plane.unprotected]
+    for accuracy in columns if plane.chance is None else [*columns, plane.chance]:
+        x, _ = axes.transData.transform((accuracy, 0))
+        yield x - 2, whole.y0, x + 2, whole.y1
+    for joined in _joined(plane):
+        yield from _beads(axes, joined)
+
+
+def _boxes(axes: Axes, point: Point) -> Iterator[Box]:
+    """What a point's mark, its null's and the lines from it take."""
+    at = axes.transData.transform
+    x, y = at(_at(point))
+    yield x - 9, y - 9, x + 9, y + 9
+    if point.null is not None:
+        _, guess = at((point.accuracy.value, point.null))
+        yield x - 13, guess - 4, x + 13, guess + 4
+        yield x - 2, min(y, guess), x + 2, max(y, guess)
+    if point.leakage.ci:
+        low, high = (at((0, end))[1] for end in point.leakage.ci)
+        yield x - 2, low, x + 2, high
+    if point.accuracy.ci:
+        left, right = (at((end, 0))[0] for end in point.accuracy.ci)
+        yield left, y - 2, right, y + 2
+
+
+def _beads(axes: Axes, joined: Sequence[Point]) -> Iterator[Box]:
+    """Small boxes along a line."""
+    steps = np.arange(BEADS)[:, None]
+    for start, end in pairwise(axes.transData.transform([_at(point) for point in joined])):
+        places = start + (end - start) * steps / BEADS
+        yield from map(tuple, np.hstack([places - 4, places + 4]))

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.drawing import markdown
-from harness.drawing.front import front_of
-from harness.drawing.sheet import as_csv
-from harness.results.view import BoardView
-from harness.store.paths import disk_errors, write_atomically
+from harness.drawing.pages import render, render_index
+from harness.drawing.plane import front_of
+from harness.drawing.png import plane_png
+from harness.results.build import board_view
+from harness.results.material import gathered
+from harness.results.tables import as_csv
+from harness.store.paths import cache_root, disk_errors, write_atomically
+from harness.submissions.verification import Verifier
+
+if TYPE_CHECKING:
+    from harness.boards.folder import BoardFolder
+    from harness.results.view import BoardView
+    from harness.submissions.checks import Verdict
 
 Files = dict[str, bytes]
 """By name below a folder."""
@@ -20,28 +31,18 @@ LIKENESS = 0.001
 
 def files_of(view: BoardView) -> Files:
     """A board's table, values, page and picture."""
-    from harness.drawing.chart import plane_png
-    from harness.drawing.site import render
-
     front = front_of(view)
-    picture = {markdown.FRONT: plane_png(front)} if front else {}
-    texts = {
-        "README.md": markdown.readme(view),
-        "leaderboard.csv": as_csv(view),
-        "index.html": render(view),
+    return {
+        "README.md": markdown.readme(view).encode(),
+        "leaderboard.csv": as_csv(view).encode(),
+        "index.html": render(view).encode(),
+        **({markdown.FRONT: plane_png(front)} if front else {}),
     }
-    return {**_encoded(texts), **picture}
 
 
 def index_of(views: Sequence[BoardView]) -> Files:
     """The table and page over all boards."""
-    from harness.drawing.site import render_index
-
-    return _encoded({"README.md": markdown.index(views), "index.html": render_index(views)})
-
-
-def _encoded(texts: Mapping[str, str]) -> Files:
-    return {name: text.encode() for name, text in texts.items()}
+    return {"README.md": markdown.index(views).encode(), "index.html": render_index(views).encode()}
 
 
 def write(folder: Path, files: Files) -> list[Path]:
@@ -77,3 +78,48 @@ def _alike(one: bytes, other: bytes) -> bool:
     if pixels[0].shape != pixels[1].shape:
         return False
     return bool((np.abs(pixels[0] - pixels[1]) > 64).mean() <= LIKENESS)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is wrong with one board, or with the index over all; `missing` counts cells."""
+
+    name: str
+    records: int
+    missing: int
+    faults: tuple[str, ...]
+
+    def wrong(self, complete: bool) -> bool:
+        """Whether anything is; missing cells are only where it must be `complete`."""
+        return bool(self.faults or (complete and self.missing))
+
+
+def checked(folder: BoardFolder) -> tuple[Report, BoardView]:
+    """One board: its records, and whether its files are what they give."""
+    view = board_view(gathered(folder))
+    faults = broken(folder) + _stale(folder.path, differing(folder.path, files_of(view)))
+    return Report(view.name, view.records, view.missing, tuple(faults)), view
+
+
+def checked_index(root: Path, views: Sequence[BoardView]) -> Report:
+    """The table and the page over all boards."""
+    return Report(str(root), 0, 0, tuple(_stale(root, differing(root, index_of(views)))))
+
+
+def broken(folder: BoardFolder) -> list[str]:
+    """What verifying finds broken, of the board and of all that was submitted to it."""
+    with Verifier(cache_root(), judge=False) as verifier:
+        found = [each for each in verifier.verify(str(folder.path)) if each.outcome == "broken"]
+    return [f"{each.what} {_named(each)}: {note}" for each in found for note in each.notes]
+
+
+def _named(found: Verdict) -> str:
+    name = Path(found.path).stem
+    return f"{name[:12]} ({found.title})" if found.what == "record" else name
+
+
+def _stale(folder: Path, names: Sequence[str]) -> list[str]:
+    return [
+        f"{folder / name} is not what the records give: run `harness leaderboard build`"
+        for name in names
+    ]

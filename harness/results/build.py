@@ -2,53 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from statistics import fmean
 from typing import TYPE_CHECKING
 
+from harness.asking.registry import registry
 from harness.asking.request import Request
-from harness.results.attackers import attack_views
-from harness.results.claims import claim_view
-from harness.results.groups import Line, lines
-from harness.results.leading import ranking
-from harness.results.rows import Shown, ranked, row_view
-from harness.results.strongest import intervals, worst_cases
-from harness.results.trust import Controls
-from harness.results.view import BoardView, TrackView
+from harness.asking.selector import parse_stack
+from harness.results.material import Line, lines
+from harness.results.numbers import combined, number, ratio, rounded
+from harness.results.ranks import attack_views, ranked
+from harness.results.strongest import Case, intervals, leaks, worst_cases
+from harness.results.trust import Controls, flags_of, row_flags, speaking_against
+from harness.results.view import (
+    BoardView,
+    CellStatus,
+    CellView,
+    ClaimView,
+    Leak,
+    Notice,
+    Number,
+    RowView,
+    Standing,
+    TrackView,
+)
+from harness.scoring.findings import BY_IMAGES, Finding
+from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
-    from harness.boards.protocol import Board, Track
-    from harness.results.material import Material
+    from harness.boards.protocol import Board, Claim, Track
+    from harness.results.material import Group, Material
+    from harness.scoring.identification import Identification
+    from harness.scoring.summary import MetricScore
+    from harness.scoring.utility import Utility
+    from harness.store.record import RunRecord
+
+NOT_RUN = "not run yet"
+ALWAYS = ("defense", "attack", "dataset")
+"""Options that a command names even where they have their default."""
+ACCURACY = "accuracy"
+"""A claim's metric that is not of an attack."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A line of a board, its worst cases, and how it is seen."""
+
+    line: Line
+    cases: Sequence[Case]
+    view: RowView
 
 
 def board_view(material: Material) -> BoardView:
-    """All of a board, from its protocol, its records and the reports on its attacks' controls."""
+    """All of a board, from its protocol, its records and the reports on its attacks' controls.
+
+    UsageError where it ranks by a metric that nobody declares.
+    """
     board, controls = material.board, Controls(material.controls)
-    rows = shown(lines(material), controls)
+    scored = {n.removesuffix(ABSOLUTE) for kept in material.kept for n in kept.record.privacy}
+    board.check_ranking(scored | {*registry().entries["metrics"]})
+    rows = shown(lines(material), controls, board.ranking)
     return BoardView(
         name=board.name,
         title=board.title,
         about=board.about.strip(),
         status=board.status,
         dataset=str(board.options.get("dataset", Request().dataset)),
-        metrics=ranking(each.view.leaks for each in rows),
+        metrics=scored_by(board.ranking, rows),
+        main_metric=board.ranking[0],
         tracks=tuple(_track(board, track, rows, controls) for track in board.tracks),
-        claims=tuple(claim_view(claim, rows) for claim in board.claims),
+        claims=tuple(_claim_view(claim, rows) for claim in board.claims),
         frozen=dict(board.frozen),
         records=len({each.record.id for each in material.kept}),
         missing=sum(each.view.missing for each in rows),
     )
 
 
-def shown(found: Iterable[Line], controls: Controls) -> list[Shown]:
-    """Every line with its worst cases, and as it is seen; not yet ranked."""
-    cases = [(line, worst_cases(line.groups)) for line in found]
+def shown(found: Iterable[Line], controls: Controls, metrics: Collection[str]) -> list[Shown]:
+    """Every line with its worst cases by these metrics, and as it is seen; not yet ranked."""
+    cases = [(line, worst_cases(line.groups, metrics)) for line in found]
     sure = intervals(case for _, own in cases for case in own)
-    return [Shown(line, own, row_view(line, own, sure, controls)) for line, own in cases]
+    return [
+        Shown(line, own, _row_view(line, leaks(own, sure), controls, metrics))
+        for line, own in cases
+    ]
+
+
+def scored_by(metrics: Iterable[str], rows: Iterable[Shown]) -> tuple[str, ...]:
+    """Those of the metrics that any row was scored by."""
+    views = [row.view for row in rows]
+    return tuple(name for name in metrics if any(view.leak(name) for view in views))
 
 
 def _track(board: Board, track: Track, rows: Sequence[Shown], controls: Controls) -> TrackView:
     own = [each for each in rows if each.line.track == track.name]
-    metrics = ranking(each.view.leaks for each in own)
+    metrics = scored_by(board.ranking, own)
     return TrackView(
         name=track.name,
         title=track.title,
@@ -57,3 +108,226 @@ def _track(board: Board, track: Track, rows: Sequence[Shown], controls: Controls
         attacks=tuple(attack_views(own, controls, metrics)),
         protocol={name: str(value) for name, value in {**board.options, **track.options}.items()},
     )
+
+
+def _row_view(
+    line: Line, leaked: dict[str, Leak], controls: Controls, metrics: Collection[str]
+) -> RowView:
+    """A row without its rank."""
+    standing = [controls.of(group.kept) for group in line.groups]
+    pairs = zip(line.groups, standing, strict=True)
+    cells = [_cell_view(group, state, metrics) for group, state in pairs]
+    own = [group for group in line.groups if group.origin in ("", line.origin)]
+    flags = [*row_flags(line, cells, standing, leaked), *_seeds_missing(own)]
+    learned = _learned((*line.groups, *line.beside))
+    return RowView(
+        track=line.track,
+        defense=line.defense,
+        accuracy=_over_seeds(map(_accuracy, learned.values())),
+        reference=_over_seeds(map(_reference, learned.values())),
+        retained=_over_seeds(map(_retained, learned.values())),
+        chance=rounded(fmean(each.chance for each in learned.values())) if learned else None,
+        seeds=tuple(learned),
+        leaks=leaked,
+        cells=tuple(cells),
+        flags=tuple(flags),
+        verified=bool(leaked) and not flags,
+        protected=_protects(line.defense),
+        missing=_missing(own),
+        origin=line.origin,
+    )
+
+
+def _missing(groups: Iterable[Group]) -> int:
+    """Cells without a record."""
+    return sum(kept is None for group in groups for kept in group.seeds.values())
+
+
+def _seeds_missing(groups: Iterable[Group]) -> Iterator[Notice]:
+    """Attacks that have run on some of their seeds only."""
+    lacking = [group.attack for group in groups if group.records and _missing([group])]
+    if lacking:
+        message = f"not run yet on every seed: {', '.join(dict.fromkeys(lacking))}"
+        yield Notice(name="seeds_missing", message=message)
+
+
+def _protects(defense: str) -> bool:
+    """Whether any of a stack does anything; of one that is not installed here, so it is taken."""
+    known = registry().entries["defenses"]
+    names = [each.name for each in parse_stack(defense)]
+    return any(name not in known or known[name].spec.protects for name in names)
+
+
+def _learned(groups: Sequence[Group]) -> dict[int, Utility]:
+    """By seed, the utility that the first attack's record has; that of the others is the same."""
+    found: dict[int, Utility] = {}
+    for record in (record for group in groups for record in group.counted):
+        if record.utility:
+            found.setdefault(record.request.seed, record.utility)
+    return dict(sorted(found.items()))
+
+
+def _over_seeds(values: Iterable[Number | None]) -> Number | None:
+    found = [value for value in values if value]
+    return combined(found) if found else None
+
+
+def _accuracy(utility: Utility) -> Number:
+    return number(utility.accuracy, utility.interval)
+
+
+def _reference(utility: Utility) -> Number | None:
+    if utility.reference_accuracy is None:
+        return None
+    return number(utility.reference_accuracy, utility.reference_interval)
+
+
+def _retained(utility: Utility) -> Number | None:
+    """Accuracy over that without protection."""
+    reference = _reference(utility)
+    return ratio(_accuracy(utility), reference) if reference and reference.value else None
+
+
+def _cell_view(group: Group, standing: Standing, metrics: Collection[str]) -> CellView:
+    """A cell over its seeds; `standing` is that of its attack's controls."""
+    first = next(iter([*group.ok, *group.records]), None)
+    flags = flags_of(group)
+    status, reason = _ended(group)
+    return CellView(
+        attack=group.attack,
+        threat_model=group.cell.request.threat_model,
+        release_kind=first.release_kind if first else "",
+        status=status,
+        reason=reason,
+        seeds=tuple(r.request.seed for r in group.ok),
+        records=tuple(record.id for record in group.records),
+        leaks=_leaks(group.counted, metrics),
+        findings=tuple(_findings(first)) if first else (),
+        flags=tuple(flags),
+        verified=status == "ok" and standing == "passed" and not speaking_against(flags),
+        gallery=next((kept.gallery for kept in group.kept if kept.gallery), None),
+        commands=tuple(
+            command(group.cell.request.model_copy(update={"seed": seed})) for seed in group.seeds
+        ),
+        seconds=_seconds(group.ok),
+        commit=str(first.code.get("commit", "")) if first else "",
+        origin=group.origin or next((kept.origin for kept in group.kept), ""),
+        homes={kept.record.id: kept.origin for kept in group.kept if kept.origin},
+    )
+
+
+def _ended(group: Group) -> tuple[CellStatus, str]:
+    """The status of a seed with a result, else that of the first seed and why."""
+    if group.ok:
+        return "ok", ""
+    if not group.records:
+        return "missing", NOT_RUN
+    return group.records[0].status, group.records[0].error or ""
+
+
+def _leaks(records: Sequence[RunRecord], metrics: Collection[str]) -> dict[str, Leak]:
+    """By metric, the means over seeds of what the records say."""
+    found: dict[str, list[tuple[int, MetricScore]]] = {}
+    for record in records:
+        for name, score in record.privacy.items():
+            if name.removesuffix(ABSOLUTE) in metrics and score.mean is not None:
+                found.setdefault(name, []).append((record.request.seed, score))
+    return {name: _leak(name, each) for name, each in sorted(found.items())}
+
+
+def _leak(name: str, by_seed: Sequence[tuple[int, MetricScore]]) -> Leak:
+    scores = [score for _, score in by_seed]
+    first = scores[0]
+    sign = 1 if first.leaks_more == "higher" else -1
+    worst = [score.worst for score in scores if score.worst is not None]
+    return Leak(
+        metric=name,
+        unit=first.unit,
+        leaks_more=first.leaks_more,
+        mean=combined([number(s.mean or 0.0, s.ci) for s in scores]),
+        null=combined([number(s.null or 0.0) for s in scores]).value,
+        gain=combined([number(s.gain or 0.0, s.gain_ci) for s in scores]),
+        worst=rounded(max(worst, key=lambda value: sign * value)) if worst else None,
+        seeds=tuple(seed for seed, _ in by_seed),
+    )
+
+
+def _findings(record: RunRecord) -> list[str]:
+    """What a record found out besides images, in a sentence each."""
+    claimed: Mapping[str, Finding] = record.findings
+    told = [_finding(n, f) for n, f in sorted(claimed.items()) if n not in BY_IMAGES]
+    return [*([_identified(record.identification)] if record.identification else []), *told]
+
+
+def _finding(name: str, found: Finding) -> str:
+    """`weight error 0.01 (0.009 to 0.011), without the release 0.1`."""
+    ci = f" ({found.ci[0]:.3g} to {found.ci[1]:.3g})" if found.ci else ""
+    unit = f" {found.unit}" if found.unit else ""
+    guess = "" if found.chance is None else f", without the release {found.chance:.3g}"
+    return f"{name.replace('_', ' ')} {found.value:.3g}{unit}{ci}{guess}"
+
+
+def _identified(found: Identification) -> str:
+    return (
+        f"identifies {found.top1:.1%} of {found.n} {found.asked} first among {found.candidates} "
+        f"candidates (chance {found.top1_chance:.1%}), AUC {found.auc:.3f}"
+    )
+
+
+def _seconds(records: Sequence[RunRecord]) -> float | None:
+    """What the attack took, with all that it prepared; the mean over seeds."""
+    taken = [
+        sum(
+            record.timing.get(f"{part} {record.attack.name}", 0.0) for part in ("prepare", "attack")
+        )
+        for record in records
+    ]
+    mean = sum(taken) / len(taken) if taken else inf
+    return rounded(mean) if isfinite(mean) else None
+
+
+def command(request: Request) -> str:
+    """The command that evaluates such a cell anew, ready to be pasted."""
+    given = request.model_dump(mode="json", exclude_defaults=True, exclude={"device"})
+    values = {**{name: getattr(request, name) for name in ALWAYS}, **given}
+    words = [word for name, value in values.items() for word in _words(name, value)]
+    return shlex.join(["harness", "evaluate", *words])
+
+
+def _words(name: str, value: object) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def _claim_view(claim: Claim, rows: Sequence[Shown]) -> ClaimView:
+    """A claim beside the first cell of its defense and attack that has such a number.
+
+    Its metric is an image metric, a finding, or `accuracy`, which no attack decides.
+    """
+    found = (_measured(claim, row) for row in rows if row.line.defense == claim.defense)
+    return ClaimView(
+        defense=claim.defense,
+        attack=claim.attack,
+        metric=claim.metric,
+        claimed=claim.value,
+        measured=next(filter(None, found), None),
+        source=claim.source,
+        note=claim.note,
+    )
+
+
+def _measured(claim: Claim, row: Shown) -> Number | None:
+    if claim.metric == ACCURACY:
+        return row.view.accuracy
+    for group, cell in zip(row.line.groups, row.view.cells, strict=True):
+        if group.attack == claim.attack:
+            leak = cell.leaks.get(claim.metric)
+            return leak.mean if leak else _found(claim.metric, group)
+    return None
+
+
+def _found(name: str, group: Group) -> Number | None:
+    seeds = [r.findings[name] for r in group.counted if name in r.findings]
+    return combined([number(each.value, each.ci) for each in seeds]) if seeds else None

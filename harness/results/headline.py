@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.results.leading import leading
-from harness.results.marks import off_scale
-from harness.results.numerals import code, counted, gained, metric_name, percent
-from harness.results.view import BoardView, Leak, RowView, TrackView
+from harness.results.numbers import code, counted, gained, metric_name, off_scale, percent
+from harness.results.view import BoardView, Leak, RowView
+
+LACKS = {
+    "not_applicable": "cannot be",
+    "failed": "failed",
+    "timeout": "ran out of time",
+    "missing": "not run yet",
+}
+"""How a cell without a number ended, in words."""
 
 
 def key_findings(view: BoardView) -> tuple[str, ...]:
@@ -23,7 +29,7 @@ def key_findings(view: BoardView) -> tuple[str, ...]:
 
 def _lacking(view: BoardView) -> Iterator[str]:
     """What is still to run, and what follows for the ranks."""
-    rows = [row for track in view.tracks for row in track.rows if row.protected]
+    rows = [row for row in view.rows if row.protected]
     lacking = sum(row.missing > 0 for row in rows)
     if view.missing:
         have = "has" if view.missing == 1 else "have"
@@ -34,24 +40,21 @@ def _lacking(view: BoardView) -> Iterator[str]:
 
 def _found(view: BoardView) -> tuple[str, ...]:
     metric = next(iter(view.metrics), "")
-    ranked = {track.title: rows for track in view.tracks if (rows := _ranked(track, metric))}
-    if not ranked:
+    every = [row for row in view.rows if metric in row.rank]
+    if not every:
         return ("No defense of this board has a rank yet.",)
-    title, rows = next(iter(ranked.items()))
-    every = [row for rows in ranked.values() for row in rows]
-    return (_front(title, rows, metric), _leakage(every, metric))
-
-
-def _ranked(track: TrackView, metric: str) -> list[RowView]:
-    return [row for row in track.rows if row.rank.get(metric)]
+    title = next(track.title for track in view.tracks if track.name == every[0].track)
+    first = [row for row in every if row.track == every[0].track]
+    return (_front(title, first, metric), _leakage(every, metric))
 
 
 def _front(title: str, rows: Sequence[RowView], metric: str) -> str:
     """How many are on the front, and its ends, but for those that teach nothing or hide nothing."""
     front = [row for row in rows if row.rank[metric] == 1]
     useless = [row for row in front if row.at_chance]
-    open_ = [row for row in front if row not in useless and _gives_away(row, metric)]
-    offers = [row for row in front if row not in useless + open_]
+    rest = [row for row in front if row not in useless]
+    open_ = [row for row in rest if _gain(row, metric) >= off_scale(_leak(row, metric).unit)]
+    offers = [row for row in rest if row not in open_]
     are = "is" if len(front) == 1 else "are"
     opening = f"{title}: {len(front)} of {counted(len(rows), 'ranked defense')} {are} on the front"
     words = [
@@ -65,11 +68,6 @@ def _front(title: str, rows: Sequence[RowView], metric: str) -> str:
     if words:
         opening = f"{opening}, {' and '.join(words)}"
     return f"{opening}{_ends(offers, metric, bool(words))}."
-
-
-def _gives_away(row: RowView, metric: str) -> bool:
-    leak = _leak(row, metric)
-    return leak.gain.value >= off_scale(leak.unit)
 
 
 def _ends(offers: Sequence[RowView], metric: str, others: bool) -> str:
@@ -102,14 +100,14 @@ def _gain(row: RowView, metric: str) -> float:
 
 
 def _leak(row: RowView, metric: str) -> Leak:
-    leak = leading(row.leaks, metric)
+    leak = row.leak(metric)
     assert leak is not None, "a row with a rank has a leak"
     return leak
 
 
 def _leakage(rows: Sequence[RowView], metric: str) -> str:
     """How often the strongest attack surely beats guessing, and which attack that mostly is."""
-    shown = [row for row in rows if _surely_leaks(row, metric)]
+    shown = [row for row in rows if _leak(row, metric).gain.low > 0]
     strongest = Counter(_leak(row, metric).strongest for row in shown)
     opening = (
         f"Over all tracks, the strongest attack surely gains more than guessing against "
@@ -121,26 +119,12 @@ def _leakage(rows: Sequence[RowView], metric: str) -> str:
     return f"{opening}; most often it is {code(attack)} ({counted(most, 'time')})."
 
 
-def _surely_leaks(row: RowView, metric: str) -> bool:
-    gain = _leak(row, metric).gain
-    return (gain.ci[0] if gain.ci else gain.value) > 0
-
-
 def _trust(view: BoardView) -> str:
     """What stands against the numbers: rows unverified, cells without a number."""
-    rows = [row for track in view.tracks for row in track.rows]
+    rows = view.rows
     states: Counter[str] = Counter(cell.status for row in rows for cell in row.cells)
     unverified = sum(not row.verified for row in rows)
-    lacks = [
-        f"{states[state]} {words}"
-        for state, words in (
-            ("not_applicable", "cannot be"),
-            ("failed", "failed"),
-            ("timeout", "ran out of time"),
-            ("missing", "not run yet"),
-        )
-        if states[state]
-    ]
+    lacks = [f"{states[state]} {words}" for state, words in LACKS.items() if states[state]]
     pairs = f"of {counted(states.total(), 'pair')} of a defense and an attack"
     return f"{unverified} of {counted(len(rows), 'row')} are unverified; {pairs} " + (
         f"{', '.join(lacks)}." if lacks else "each has a result."

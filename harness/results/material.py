@@ -1,13 +1,21 @@
-"""What a board's view is made of, and reading it from the board's folder."""
+"""What a board's view is made of: its folder read, and its records by row and cell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.api.errors import UsageError
+from harness.asking.registry import OWN_DISTRIBUTION
+from harness.boards.cells import BoardCell, cells_of, identity
+from harness.control import load_report
+from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, listed
+from harness.submissions.cells import check_tracks, places
+from harness.submissions.checks import hands_in, of_counting, ruled_out
+from harness.submissions.folder import SubmissionFolder
 
 if TYPE_CHECKING:
     from harness.boards.folder import BoardFolder
@@ -15,6 +23,9 @@ if TYPE_CHECKING:
     from harness.control import ControlReport
     from harness.store.record import RunRecord
     from harness.submissions.folder import Submission
+
+LOST = ("failed", "timeout")
+"""How a cell ends that should have had a result."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +63,6 @@ class Material:
 
 def gathered(folder: BoardFolder) -> Material:
     """Read a board's folder; IntegrityError for a file that is not what its name says."""
-    from harness.submissions.folder import SubmissionFolder
-
     kept = [_kept(folder, record) for record in folder.kept()]
     controls = [Reported(report) for report in _reports(folder.controls)]
     submissions = []
@@ -61,14 +70,18 @@ def gathered(folder: BoardFolder) -> Material:
         told = _described(each.path, each.description, folder)
         submissions.append(told)
         kept += [_kept(folder, record, told.name) for record in each.kept()]
-        controls += _handed_in(each.controls, told)
+        own = (report for report in _reports(each.controls) if hands_in(told, report.attack))
+        controls += [Reported(report, told.name) for report in own]
     return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
 
 def _described(path: Path, told: Submission, folder: BoardFolder) -> Submission:
     """What a submission says of itself; UsageError unless it is of this board and folder."""
+<<<<<<< HEAD
     from harness.api.errors import UsageError
 
+=======
+>>>>>>> 6af78375f625d0cd3d19443a504111fa3159a118
     if (told.board, told.name) != (folder.board.name, path.name):
         raise UsageError(
             f"{path} holds the submission '{told.name}' to the board '{told.board}'; it belongs "
@@ -93,9 +106,6 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
 
     A stranger's plugins are installed here or not; what a board shows must not depend on that.
     """
-    from harness.asking.registry import OWN_DISTRIBUTION
-    from harness.submissions.checks import of_counting, ruled_out
-
     if record.status != "not_applicable":
         return any(of_counting(record))
     if record.id in board.confirmed:
@@ -104,6 +114,7 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
     return bool(origin and strange) or not ruled_out(record)
 
 
+<<<<<<< HEAD
 def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
     """A submission's reports on the attack that it hands in; others count for nothing."""
     for report in _reports(folder):
@@ -111,9 +122,101 @@ def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
             yield Reported(report, told.name)
 
 
+=======
+>>>>>>> 6af78375f625d0cd3d19443a504111fa3159a118
 def _reports(folder: Path) -> Iterator[ControlReport]:
-    from harness.control import load_report
+    yield from map(load_report, listed(folder, ".json"))
 
-    paths = listed(folder, ".json")
-    for path in paths:
-        yield load_report(path)
+
+@dataclass(frozen=True)
+class Group:
+    """One defense against one attack in one track: a record for each seed, None where missing.
+
+    `origin` is the submission that the cell is of, empty for the board's own.
+    """
+
+    cell: BoardCell
+    origin: str = ""
+    seeds: dict[int, Kept | None] = field(default_factory=dict)
+
+    @property
+    def attack(self) -> str:
+        """As written."""
+        return self.cell.request.attack
+
+    @property
+    def kept(self) -> list[Kept]:
+        """What there is, by seed."""
+        return [kept for _, kept in sorted(self.seeds.items()) if kept]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """The records there are, by seed."""
+        return [kept.record for kept in self.kept]
+
+    @property
+    def unproven(self) -> bool:
+        """Whether a result is absent or left out that should be there, but for missing seeds."""
+        doubtful = any(kept.unproven for kept in self.kept)
+        return doubtful or (not self.ok and any(r.status in LOST for r in self.records))
+
+    @property
+    def ok(self) -> list[RunRecord]:
+        """Records with a result."""
+        return [record for record in self.records if record.status == "ok"]
+
+    @property
+    def counted(self) -> list[RunRecord]:
+        """Records whose numbers count: neither of a quick look nor of an attacker who is told."""
+        return [r for r in self.ok if all(flag.name != "unranked" for flag in r.flags)]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One defense of one track with its groups. `origin` is the submission that hands it in.
+
+    `beside` are attacks that do not count, whose records still tell what was learned.
+    """
+
+    track: str
+    defense: str
+    origin: str
+    groups: tuple[Group, ...]
+    beside: tuple[Group, ...] = ()
+
+
+def lines(material: Material) -> list[Line]:
+    """Every row of the board and of what was submitted, each cell with its record if there is one.
+
+    The board's own records count before submitted ones, and of those the newest.
+    """
+    ordered = sorted(material.kept, key=lambda each: (not each.origin, each.record.created))
+    answers = {identity(each.record.request): each for each in ordered}
+    rows: dict[tuple[str, str], dict[str, Group]] = {}
+    for cell, origin in _all_cells(material.board, material.submissions, answers):
+        row = rows.setdefault((cell.track, cell.request.defense), {})
+        asked = cell.request.model_dump(mode="json", exclude={"device", "seed"})
+        group = row.setdefault(sha256_of(asked), Group(cell, origin))
+        group.seeds.setdefault(cell.request.seed, answers.get(cell.identity))
+    return [
+        Line(track, defense, next(iter(groups.values())).origin, tuple(groups.values()))
+        for (track, defense), groups in rows.items()
+    ]
+
+
+def _all_cells(
+    board: Board, submissions: Iterable[Submission], answers: Mapping[str, Kept]
+) -> Iterator[tuple[BoardCell, str]]:
+    """The board's cells, then those of submissions, each with the name of its submission.
+
+    A defense has to fill each of its cells. An attack has only those that it answers: what a
+    stranger leaves out is no gap in the board.
+    """
+    yield from ((cell, "") for cell in cells_of(board))
+    for each in submissions:
+        for place in places(board, each.kind, each.what, each.tracks):
+            there = [cells for cells in place if any(c.identity in answers for c in cells)]
+            if each.kind == "defense":
+                there = there or [place[0]]
+            for cells in there[:1]:
+                yield from ((cell, each.name) for cell in cells)

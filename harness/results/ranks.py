@@ -1,11 +1,21 @@
-"""Ranks by what is sure: the front of all, then the front of what is left, and so on."""
+"""Who is ahead: rows by accuracy and leakage, attacks by what they gain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, TypeVar
 
-from harness.results.view import Number
+from harness.results.numbers import together
+from harness.results.strongest import wins
+from harness.results.view import AttackView, Number, RowView
+
+if TYPE_CHECKING:
+    from harness.results.build import Shown
+    from harness.results.material import Kept
+    from harness.results.trust import Controls
 
 T = TypeVar("T")
 
@@ -20,7 +30,7 @@ RULE = (
 
 def surely_above(one: Number, other: Number) -> bool:
     """Whether the whole interval of one lies above that of the other; a bare value is its own."""
-    return (one.ci or (one.value,) * 2)[0] > (other.ci or (other.value,) * 2)[1]
+    return one.low > other.high
 
 
 def beats(one: Sequence[Number], other: Sequence[Number]) -> bool:
@@ -60,3 +70,135 @@ def _closure(won: Sequence[Sequence[bool]]) -> list[list[bool]]:
             if reached[i][via]:
                 reached[i] = [a or b for a, b in zip(reached[i], reached[via], strict=True)]
     return reached
+
+
+def ranked(rows: Sequence[RowView], metrics: Sequence[str]) -> list[RowView]:
+    """The same rows with their ranks, by the first metric, then by accuracy."""
+    found = {metric: _ranks_of_rows(rows, metric) for metric in metrics}
+    own = [{m: by_row[i] for m, by_row in found.items() if i in by_row} for i in range(len(rows))]
+    full = [row.model_copy(update={"rank": rank}) for row, rank in zip(rows, own, strict=True)]
+    return rows_in_order(full, metrics[0] if metrics else "")
+
+
+def rows_in_order(rows: Iterable[RowView], metric: str) -> list[RowView]:
+    """Rows by rank; within a rank the more accurate first; without a rank last."""
+
+    def place(row: RowView) -> tuple[float, float, str]:
+        accuracy = row.accuracy.value if row.accuracy else 0.0
+        return row.rank.get(metric, inf), -accuracy, row.defense
+
+    return sorted(rows, key=place)
+
+
+def _ranks_of_rows(rows: Sequence[RowView], metric: str) -> Mapping[int, int]:
+    """By number of the row, its rank among those that can have one."""
+    able = [i for i, row in enumerate(rows) if row.protected and not row.missing]
+    axes = {i: found for i in able if (found := _axes(rows[i], metric))}
+
+    def wins(one: int, other: int) -> bool:
+        trusted = rows[one].verified or not rows[other].verified
+        return trusted and beats(axes[one], axes[other])
+
+    return dict(zip(axes, ranks(list(axes), wins), strict=True))
+
+
+def _axes(row: RowView, metric: str) -> tuple[Number, Number] | None:
+    """Accuracy, and the gain turned round; both are better where they are higher.
+
+    An attacker who does worse than guessing could have guessed: such a gain counts as none.
+    """
+    leak = row.leak(metric)
+    if leak is None or row.accuracy is None:
+        return None
+    value, low, high = (max(0.0, each) for each in (leak.gain.value, leak.gain.low, leak.gain.high))
+    return row.accuracy, Number(value=-value, ci=(-high, -low))
+
+
+@dataclass
+class Met:
+    """What one attack met: `gains` by metric and defense."""
+
+    attack: str
+    threat_model: str
+    cells: int = 0
+    kept: list[Kept] = field(default_factory=list)
+    gains: dict[str, dict[str, Number]] = field(default_factory=dict)
+
+
+def attack_views(
+    rows: Sequence[Shown], controls: Controls, metrics: Sequence[str]
+) -> list[AttackView]:
+    """The attacks that have a result in a track, the strongest first."""
+    met = _met(rows, metrics)
+    nearest = _nearest(rows, metrics[0]) if metrics else Counter()
+    ranks_of = {metric: _ranks_of_attacks(list(met.values()), metric) for metric in metrics}
+    found = [
+        AttackView(
+            attack=each.attack,
+            threat_model=each.threat_model,
+            gain={m: together([*each.gains[m].values()]) for m in metrics if m in each.gains},
+            rank={m: ranks[key] for m, ranks in ranks_of.items() if key in ranks},
+            cells=each.cells,
+            strongest_of=nearest[each.attack],
+            control=controls.of(each.kept),
+        )
+        for key, each in met.items()
+    ]
+    return attacks_in_order(found, metrics[0] if metrics else "")
+
+
+def attacks_in_order(attacks: Iterable[AttackView], metric: str) -> list[AttackView]:
+    """Attacks by rank, within a rank by their mean gain; those without a rank last."""
+
+    def place(each: AttackView) -> tuple[float, float, str, str]:
+        gain = each.gain[metric].value if metric in each.gain else -inf
+        return each.rank.get(metric, inf), -gain, each.attack, each.threat_model
+
+    return sorted(attacks, key=place)
+
+
+def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[tuple[str, str], Met]:
+    """By attack and threat model, the defenses it met.
+
+    The reference is none of them, but tells what was run.
+    """
+    found: dict[tuple[str, str], Met] = {}
+    for row in rows:
+        for group, cell in zip(row.line.groups, row.view.cells, strict=True):
+            if not group.counted:
+                continue
+            key = (cell.attack, cell.threat_model)
+            met = found.setdefault(key, Met(*key))
+            met.kept += group.kept
+            if not row.view.protected:
+                continue
+            met.cells += 1
+            for metric in metrics:
+                if leak := cell.leak(metric):
+                    met.gains.setdefault(metric, {})[row.line.defense] = leak.gain
+    return found
+
+
+def _ranks_of_attacks(met: Sequence[Met], metric: str) -> Mapping[tuple[str, str], int]:
+    """Of those that surely gain against some defense: nobody comes first who gains nothing."""
+    able = [m for m in met if any(gain.low > 0 for gain in m.gains.get(metric, {}).values())]
+    found = ranks([each.gains[metric] for each in able], _stronger)
+    return {(m.attack, m.threat_model): rank for m, rank in zip(able, found, strict=True)}
+
+
+def _stronger(one: Mapping[str, Number], other: Mapping[str, Number]) -> bool:
+    """Whether one surely gains more, over the defenses that both met."""
+    shared = sorted(one.keys() & other.keys())
+    if not shared:
+        return False
+    return surely_above(*(together([each[d] for d in shared]) for each in (one, other)))
+
+
+def _nearest(rows: Sequence[Shown], metric: str) -> Counter[str]:
+    """Of how many protected images each attack was the strongest, over rows and seeds."""
+    counted: Counter[str] = Counter()
+    for row in (each for each in rows if each.view.protected):
+        leak = row.view.leak(metric)
+        name = leak.metric if leak else metric
+        counted += wins(case.metrics[name] for case in row.cases if name in case.metrics)
+    return counted

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from harness.api.errors import IntegrityError
-from harness.results.groups import Group
-from harness.results.leading import counts
-from harness.results.seeds import TOO_LARGE, combined, number, rounded
+from harness.results.material import Group
+from harness.results.numbers import TOO_LARGE, combined, number, rounded
 from harness.results.view import Leak, Number
 from harness.rng import KeyedStream, board_key
 from harness.scoring.by_image import ByImage, array
+from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from harness.scoring.intervals import Interval
@@ -63,26 +64,30 @@ class Case:
     metrics: dict[str, Worst]
 
 
-def worst_cases(groups: Sequence[Group]) -> list[Case]:
-    """Of the seeds on which most of a row's attacks ran: on others the strongest may be missing."""
+def worst_cases(groups: Sequence[Group], metrics: Collection[str]) -> list[Case]:
+    """Of the seeds on which most of a row's attacks ran: on others the strongest may be missing.
+
+    By these metrics, as they are and of absolute values.
+    """
     by_seed: dict[int, list[tuple[str, RunRecord]]] = {}
     for group in groups:
         for record in group.counted:
             if record.by_image:
                 by_seed.setdefault(record.request.seed, []).append((group.attack, record))
     most = max(map(len, by_seed.values()), default=0)
-    return [Case(seed, _metrics(ran)) for seed, ran in sorted(by_seed.items()) if len(ran) == most]
+    full = [(seed, ran) for seed, ran in sorted(by_seed.items()) if len(ran) == most]
+    return [Case(seed, _metrics(ran, metrics)) for seed, ran in full]
 
 
-def _metrics(ran: Sequence[tuple[str, RunRecord]]) -> dict[str, Worst]:
+def _metrics(ran: Sequence[tuple[str, RunRecord]], metrics: Collection[str]) -> dict[str, Worst]:
     found: dict[str, list[tuple[str, ByImage]]] = {}
     for attack, record in ran:
         for name, scores in record.by_image.items():
-            if counts(name):
+            if name.removesuffix(ABSOLUTE) in metrics:
                 found.setdefault(name, []).append((attack, scores))
     _check_alike(ran)
     worst = {name: _worst(name, each) for name, each in sorted(found.items())}
-    return {name: each for name, each in worst.items() if _defined(each)}
+    return {name: each for name, each in worst.items() if np.isfinite(each.best).any()}
 
 
 def _check_alike(ran: Sequence[tuple[str, RunRecord]]) -> None:
@@ -99,13 +104,11 @@ def _check_alike(ran: Sequence[tuple[str, RunRecord]]) -> None:
 
 
 def _worst(name: str, ran: Sequence[tuple[str, ByImage]]) -> Worst:
-    import numpy as np
-
     like = ran[0][1]
     sign = 1 if like.leaks_more == "higher" else -1
     table = sign * np.stack([array(scores.attack) for _, scores in ran])
     nulls = [array(c) for _, scores in ran for c in (scores.guess, scores.misplaced) if c]
-    best, null = _top(table), _top(sign * np.stack(nulls))
+    best, null = (np.fmax.reduce(each, axis=0) for each in (table, sign * np.stack(nulls)))
     defined = np.isfinite(best) & np.isfinite(null)
     if (np.abs(np.stack([best, null])[:, defined]) > LARGEST).any():
         raise IntegrityError(TOO_LARGE)
@@ -119,20 +122,6 @@ def _worst(name: str, ran: Sequence[tuple[str, ByImage]]) -> Worst:
     )
 
 
-def _top(table: Column) -> Column:
-    """The largest of each column, NaN where none is defined."""
-    import numpy as np
-
-    top: Column = np.fmax.reduce(table, axis=0)
-    return top
-
-
-def _defined(worst: Worst) -> bool:
-    import numpy as np
-
-    return bool(np.isfinite(worst.best).any())
-
-
 Intervals = Mapping[Worst, tuple["Interval | None", "Interval | None"]]
 """Of each worst case, the intervals of its mean and of its gain."""
 
@@ -142,14 +131,11 @@ def intervals(cases: Iterable[Case]) -> Intervals:
 
     So the interval of one does not depend on which others there are.
     """
-    import numpy as np
-
     from harness.scoring.intervals import mean_intervals
 
     by_length: dict[int, list[Worst]] = {}
-    for case in cases:
-        for worst in case.metrics.values():
-            by_length.setdefault(len(worst.best), []).append(worst)
+    for worst in (each for case in cases for each in case.metrics.values()):
+        by_length.setdefault(len(worst.best), []).append(worst)
     found: dict[Worst, tuple[Interval | None, Interval | None]] = {}
     for n, members in by_length.items():
         columns = np.stack([c for each in members for c in (each.best, each.gain)], axis=1)
@@ -176,31 +162,16 @@ def _leak(name: str, cases: Sequence[Case], sure: Intervals) -> Leak:
         mean=combined([_mean(each.best, sure[each][0]) for each in members]),
         null=combined([_mean(each.null, None) for each in members]).value,
         gain=combined([_mean(each.gain, sure[each][1]) for each in members]),
-        worst=rounded(max((_most(each) for each in members), key=lambda v: first.sign * v)),
-        strongest=_commonest(members),
+        worst=rounded(first.sign * max(float(np.nanmax(e.sign * e.best)) for e in members)),
+        strongest=wins(members).most_common(1)[0][0],
         seeds=tuple(seed for seed, _ in own),
     )
 
 
 def _mean(values: Column, ci: Interval | None) -> Number:
-    import numpy as np
-
     return number(float(np.nanmean(values)), ci)
 
 
-def _most(worst: Worst) -> float:
-    """The value of the image that leaks most."""
-    import numpy as np
-
-    return worst.sign * float(np.nanmax(worst.sign * worst.best))
-
-
-def _commonest(members: Sequence[Worst]) -> str:
-    """The attack that came nearest to most images; the first of equals."""
-    winners = wins(members)
-    return max(winners, key=lambda name: winners[name])
-
-
 def wins(members: Iterable[Worst]) -> Counter[str]:
-    """Of how many images each attack was the strongest."""
+    """Of how many images each attack was the strongest; of equals the first comes first."""
     return Counter(name for each in members for name in each.who)

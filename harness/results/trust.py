@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,7 @@ from harness.results.view import Notice, Standing
 from harness.store.canonical import canonical_json
 
 if TYPE_CHECKING:
-    from harness.results.groups import Group, Line
-    from harness.results.material import Kept, Reported
+    from harness.results.material import Group, Kept, Line, Reported
     from harness.results.view import CellView, Leak
     from harness.store.record import Used
 
@@ -28,6 +27,14 @@ TO_KNOW = frozenset(
 """Flags that explain a number and do not speak against it."""
 OF_WEAKNESS = frozenset({"below_null", "constant_output", "knows_less_does_better"})
 """Flags that say that an attack failed: where another one stands, the row stands."""
+UNCONTROLLED = {
+    "failed": ("control_failed", "did not break what they must break"),
+    "not run": (
+        "control_not_run",
+        "nobody has seen them break anything as they are configured here",
+    ),
+}
+"""By what became of an attack's controls, the flag that says so."""
 CERTAIN = 0.99
 """Top-1 from which an identification is as good as complete."""
 
@@ -105,71 +112,52 @@ def row_flags(
     ]
 
 
-def _of_cells(cells: Iterable[CellView]) -> list[Notice]:
+def _of_cells(cells: Iterable[CellView]) -> Iterator[Notice]:
     """Flags of attacks, but for those that only say that one of them failed."""
-    return [
-        Notice(name=flag.name, message=f"{cell.attack}: {flag.message}")
-        for cell in cells
-        for flag in speaking_against(cell.flags)
-        if flag.name not in OF_WEAKNESS
-    ]
+    for cell in cells:
+        for flag in speaking_against(cell.flags):
+            if flag.name not in OF_WEAKNESS:
+                yield Notice(name=flag.name, message=f"{cell.attack}: {flag.message}")
 
 
-def _only_weak(cells: Iterable[CellView]) -> list[Notice]:
+def _only_weak(cells: Iterable[CellView]) -> Iterator[Notice]:
     scored = [cell for cell in cells if cell.status == "ok" and cell.leaks]
-    weak = [c for c in scored if any(flag.name in OF_WEAKNESS for flag in c.flags)]
-    if not weak or len(weak) < len(scored):
-        return []
-    message = "every attack does worse than guessing, so none of them says anything of the defense"
-    return [Notice(name="only_weak_attacks", message=message)]
+    if scored and all(any(flag.name in OF_WEAKNESS for flag in cell.flags) for cell in scored):
+        yield Notice(
+            name="only_weak_attacks",
+            message="every attack does worse than guessing, so none of them says anything of the "
+            "defense",
+        )
 
 
-def _uncontrolled(cells: Iterable[CellView], standing: Sequence[Standing]) -> list[Notice]:
+def _uncontrolled(cells: Sequence[CellView], standing: Sequence[Standing]) -> Iterator[Notice]:
     """Attacks of which nobody knows whether they can break anything."""
-    named = [
-        (state, cell.attack)
-        for cell, state in zip(cells, standing, strict=True)
-        if cell.status == "ok"
-    ]
-    failed = ", ".join(sorted({attack for state, attack in named if state == "failed"}))
-    unrun = ", ".join(sorted({attack for state, attack in named if state == "not run"}))
-    found = []
-    if failed:
-        message = f"did not break what they must break: {failed}"
-        found.append(Notice(name="control_failed", message=message))
-    if unrun:
-        message = f"nobody has seen them break anything as they are configured here: {unrun}"
-        found.append(Notice(name="control_not_run", message=message))
-    return found
+    for state, (name, said) in UNCONTROLLED.items():
+        met = zip(cells, standing, strict=True)
+        attacks = {cell.attack for cell, found in met if cell.status == "ok" and found == state}
+        if attacks:
+            yield Notice(name=name, message=f"{said}: {', '.join(sorted(attacks))}")
 
 
-def _incomplete(cells: Sequence[CellView], unproven: Sequence[bool]) -> list[Notice]:
+def _incomplete(cells: Sequence[CellView], unproven: Sequence[bool]) -> Iterator[Notice]:
     """Cells without a result that counts, but for those of which what was asked says why."""
     lost = [
         cell.attack
         for cell, doubtful in zip(cells, unproven, strict=True)
         if doubtful or cell.status in ("failed", "timeout", "missing")
     ]
-    if not lost:
-        return []
-    message = f"{len(lost)} of {len(cells)} attacks have no result: {', '.join(lost)}"
-    return [Notice(name="incomplete", message=message)]
+    if lost:
+        message = f"{len(lost)} of {len(cells)} attacks have no result: {', '.join(lost)}"
+        yield Notice(name="incomplete", message=message)
 
 
-def _identified_only(groups: Iterable[Group], leaks: Mapping[str, Leak]) -> list[Notice]:
-    sure = sorted(
-        {
-            group.attack
-            for group in groups
-            for record in group.counted
-            if record.identification and record.identification.top1 >= CERTAIN
-        }
-    )
-    shown = any(leak.gain.ci and leak.gain.ci[0] > 0 for leak in leaks.values())
-    if not sure or shown:
-        return []
-    message = (
-        f"{', '.join(sure)} identifies nearly every image among candidates, and no attack shows "
-        "more of any than a guess does: better reconstructions must exist"
-    )
-    return [Notice(name="identified_not_reconstructed", message=message)]
+def _identified_only(groups: Iterable[Group], leaks: Mapping[str, Leak]) -> Iterator[Notice]:
+    found = [(each.attack, record) for each in groups for record in each.counted]
+    told = [(attack, each.identification) for attack, each in found if each.identification]
+    sure = sorted({attack for attack, each in told if each.top1 >= CERTAIN})
+    if sure and not any(leak.gain.ci and leak.gain.low > 0 for leak in leaks.values()):
+        yield Notice(
+            name="identified_not_reconstructed",
+            message=f"{', '.join(sure)} identifies nearly every image among candidates, and no "
+            "attack shows more of any than a guess does: better reconstructions must exist",
+        )

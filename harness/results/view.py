@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.scoring.intervals import Interval
+from harness.scoring.verdict import ABSOLUTE, MAIN_METRIC
 
 CellStatus = Literal["ok", "failed", "timeout", "not_applicable", "missing"]
 Standing = Literal["passed", "failed", "not run"]
@@ -22,6 +23,16 @@ class Number(_Seen):
 
     value: float
     ci: Interval | None = None
+
+    @property
+    def low(self) -> float:
+        """The lower end of its interval; without one, the value itself."""
+        return self.ci[0] if self.ci else self.value
+
+    @property
+    def high(self) -> float:
+        """The upper end of its interval; without one, the value itself."""
+        return self.ci[1] if self.ci else self.value
 
 
 class Leak(_Seen):
@@ -43,6 +54,17 @@ class Leak(_Seen):
     seeds: tuple[int, ...] = ()
 
 
+class _Leaking(_Seen):
+    """What has `leaks` by metric; where a defense hides signs, also by `<metric>_abs`."""
+
+    leaks: dict[str, Leak] = {}
+
+    def leak(self, metric: str) -> Leak | None:
+        """By a metric as it is, or on absolute values where those leak more."""
+        found = [self.leaks[name] for name in (metric, metric + ABSOLUTE) if name in self.leaks]
+        return max(found, key=lambda leak: leak.gain.value, default=None)
+
+
 class Notice(_Seen):
     """A flag of a record."""
 
@@ -50,7 +72,7 @@ class Notice(_Seen):
     message: str
 
 
-class CellView(_Seen):
+class CellView(_Leaking):
     """One defense against one attack, over its seeds.
 
     `findings` are sentences on what it found out besides images. `verified` is whether the
@@ -67,7 +89,6 @@ class CellView(_Seen):
     reason: str = ""
     seeds: tuple[int, ...] = ()
     records: tuple[str, ...] = ()
-    leaks: dict[str, Leak] = {}
     findings: tuple[str, ...] = ()
     flags: tuple[Notice, ...] = ()
     verified: bool = True
@@ -79,7 +100,7 @@ class CellView(_Seen):
     homes: dict[str, str] = {}
 
 
-class RowView(_Seen):
+class RowView(_Leaking):
     """One defense in one track: what is learned, and what the strongest attack gets of each image.
 
     `rank` by metric, as `ranks.RULE` says; a row without a number has none, nor one of which cells
@@ -95,7 +116,6 @@ class RowView(_Seen):
     retained: Number | None = None
     chance: float | None = None
     seeds: tuple[int, ...] = ()
-    leaks: dict[str, Leak] = {}
     rank: dict[str, int] = {}
     cells: tuple[CellView, ...] = ()
     flags: tuple[Notice, ...] = ()
@@ -109,7 +129,7 @@ class RowView(_Seen):
         """Whether the accuracy is not surely above chance: nothing is shown to be learned."""
         if self.accuracy is None or self.chance is None:
             return False
-        return (self.accuracy.ci or (self.accuracy.value,))[0] <= self.chance
+        return self.accuracy.low <= self.chance
 
 
 class AttackView(_Seen):
@@ -156,8 +176,8 @@ class TrackView(_Seen):
 class BoardView(_Seen):
     """All of a board. `metrics` are those that rows are ranked by, the first one first.
 
-    Where a defense hides signs, `leaks` also hold `<metric>_abs`, and a row is ranked by what
-    leaks more.
+    Where a defense hides signs, a row is ranked by what leaks more, as it is or of absolute values.
+    `main_metric` is what the board would rank by first, though nothing were scored by it.
     """
 
     name: str
@@ -166,9 +186,21 @@ class BoardView(_Seen):
     status: Literal["measured", "defined"] = "measured"
     dataset: str
     metrics: tuple[str, ...]
+    main_metric: str = MAIN_METRIC
     tracks: tuple[TrackView, ...]
     claims: tuple[ClaimView, ...] = ()
     frozen: dict[str, str] = {}
     records: int = 0
     missing: int = 0
     """Cells of the protocol without a record."""
+
+    @property
+    def rows(self) -> list[RowView]:
+        """Those of all tracks."""
+        return [row for track in self.tracks for row in track.rows]
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each metric that anything was scored by."""
+        leaking = [each for row in self.rows for each in (row, *row.cells)]
+        return {name: leak.unit for each in leaking for name, leak in each.leaks.items()}

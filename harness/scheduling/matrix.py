@@ -13,8 +13,7 @@ from harness.api.errors import AssetUnavailable
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import Registry, registry
 from harness.asking.selector import Resolved
-from harness.boards.cells import BoardCell
-from harness.boards.costs import Costs
+from harness.boards.cells import BoardCell, Costs
 from harness.boards.folder import BoardFolder
 from harness.running.machine import lacks, settle
 from harness.running.record import record_key

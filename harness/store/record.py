@@ -25,6 +25,8 @@ from harness.store.identity import plain_config, plugin_source
 from harness.store.paths import disk_errors, listed, write_atomically
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from harness.asking.registry import Registry
     from harness.asking.selector import Resolved
 
@@ -158,6 +160,12 @@ class RunRecord(BaseModel):
     def sealed(self) -> RunRecord:
         """The same record with its id."""
         return self.model_copy(update={"id": self.fingerprint()})
+
+    def to_frame(self) -> DataFrame:
+        """Its scores as a table: a row for each metric, and for each of every member's."""
+        from harness.store.frame import COLUMNS, frame, rows_of
+
+        return frame(rows_of(self), COLUMNS)
 
     def json_text(self) -> str:
         """Canonical JSON, one line."""

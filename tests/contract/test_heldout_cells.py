@@ -6,7 +6,7 @@ import torch
 from harness import evaluate
 from harness.api import UsageError
 from harness.cli.report import print_report
-from harness.drawing.pictures import read_stored
+from harness.drawing.gallery import read_stored
 from harness.running.judge import SCORE
 from harness.running.load import read_splits
 from harness.store import Store
@@ -71,7 +71,7 @@ def test_the_gallery_shows_the_test_images(root, record):
     splits = read_splits(stored(root, record, "load"))
     shown = read_stored(root, record)
     assert torch.equal(shown.original, splits.test[:N].unit().images)
-    assert shown.guesses(torch.arange(N)).shape == shown.original.shape
+    assert shown.guess.shape == shown.original.shape
     assert Records(root).gallery(record.id).stat().st_size > 0
 
 

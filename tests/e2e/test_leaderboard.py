@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
-from board_records import passed, reached, record
+from board_records import passed, reached, record, tiny_board
 from click.testing import CliRunner, Result
 from commandline import complaint, environment
 
@@ -27,22 +29,6 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 from harness.__main__ import main; sys.argv[0] = 'harness'; main()
 """
-BOARD = """\
-name = "tiny"
-title = "Tiny"
-[options]
-dataset = "fashion-mini"
-preset = "standard"
-private_size = 8
-test_size = 100
-threads = 1
-[[tracks]]
-name = "once"
-title = "All of it"
-defenses = ["none", "mixup[k=2]"]
-[[tracks.cells]]
-attacks = ["linear"]
-"""
 GIVEN = ("encodings", "n_private", "sources", "weights")
 KEPT = [
     record(gains=(9, 9, 9, 9), right=90, channels_used=GIVEN),
@@ -56,7 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "leaderboards" / "tiny"
     folder.mkdir(parents=True)
-    (folder / "board.toml").write_text(BOARD, encoding="utf-8")
+    (folder / "board.toml").write_text(tiny_board("linear"), encoding="utf-8")
     for each in KEPT:
         Records(folder).save(each)
     report = passed("linear").model_copy(update={"results": reached("linear")})
@@ -140,6 +126,20 @@ def test_a_frozen_board_names_records_of_other_plugins(here: Path) -> None:
 def test_unknown_boards_offer_the_nearest(here: Path) -> None:
     assert "Did you mean 'tiny'?" in complaint(run(here, "leaderboard", "build", "tinny"), 2)
     assert "no board below" in complaint(run(here / "leaderboards", "leaderboard", "check"), 2)
+
+
+def test_scores_leave_as_a_table(here: Path) -> None:
+    printed = run(here, "leaderboard", "export", "tiny")
+    assert printed.returncode == 0, printed.stderr
+    lines = list(csv.DictReader(StringIO(printed.stdout)))
+    found = [(line["defense"], line["metric"], line["gain"], line["rank"]) for line in lines]
+    assert found == [("none", "snr_db", "9.0", ""), ("mixup[k=2]", "snr_db", "1.0", "1")]
+    written = invoke("leaderboard", "export", "tiny", "--format", "json", "--out", "tiny.json")
+    assert written.stdout == "wrote tiny.json\n"
+    values = json.loads((here / "tiny.json").read_text("utf-8"))
+    assert [value["record"] for value in values] == [each.id for each in KEPT]
+    refused = run(here, "leaderboard", "export", "tiny", "--format", "parquet")
+    assert "say with --out where to write it" in complaint(refused, 2)
 
 
 def test_advice_names_what_qualifies_and_calls_nothing_safe(here: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sample_boards import PIXEL, defined_board, galleries, sample_board
 
-from harness.drawing.site import render, render_index
+from harness.drawing.pages import render, render_index
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -10,7 +10,7 @@ import pytest
 from sample_boards import cell, defined_board, leaks, sample_board, track
 
 from harness.drawing.markdown import readme
-from harness.drawing.site import render, render_index
+from harness.drawing.pages import render, render_index
 from harness.results.headline import key_findings
 from harness.results.ranks import RULE
 from harness.results.view import BoardView, Number, RowView, TrackView

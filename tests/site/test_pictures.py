@@ -5,25 +5,24 @@ from __future__ import annotations
 import pytest
 from sample_boards import leak, track
 
-from harness.drawing.site.heat import heat_map, legend, level
-from harness.drawing.site.labels import Box, place
-from harness.drawing.site.scatter import FRAME, Mark, Scatter, scatter
-from harness.results.marks import options_of, series_of
+from harness.drawing.heat import heat_map, legend, level
+from harness.drawing.plane import options_of, series_of
+from harness.drawing.svg import BOTTOM, LEFT, RIGHT, TOP, Drawing, Mark, drawing, place
 
 pytestmark = pytest.mark.core
 
 TRACK = track("encodings", "Encodings")
-FRAMED = Box(0, 0, 200, 100)
+FRAMED = (0.0, 0.0, 200.0, 100.0)
 
 
-def plane(metric: str = "snr_db") -> Scatter:
-    found = scatter(TRACK, metric)
+def plane(metric: str = "snr_db") -> Drawing:
+    found = drawing(TRACK, metric)
     assert found is not None
     return found
 
 
 def mark(defense: str) -> Mark:
-    return next(each for each in plane().marks if each.row.defense == defense)
+    return next(each for each in plane().marks if each.point.name == defense)
 
 
 def test_more_accuracy_is_further_right_and_more_leakage_further_up():
@@ -35,13 +34,13 @@ def test_more_accuracy_is_further_right_and_more_leakage_further_up():
 def test_what_leaks_beyond_all_scale_stands_at_the_edge():
     drawn = plane()
     assert drawn.capped
-    assert mark("none").y == FRAME.top
+    assert mark("none").y == TOP
     assert all(tick.text not in ("50", "100") for tick in drawn.up)
 
 
 def test_the_scale_is_theirs_where_all_leak_that_much():
     row = next(row for row in TRACK.rows if row.defense == "none")
-    alone = scatter(TRACK.model_copy(update={"rows": (row,)}), "snr_db")
+    alone = drawing(TRACK.model_copy(update={"rows": (row,)}), "snr_db")
     assert alone is not None
     assert not alone.capped
     assert alone.up[-1].text == "100"
@@ -49,12 +48,12 @@ def test_the_scale_is_theirs_where_all_leak_that_much():
 
 def test_nothing_leaves_the_frame():
     for each in plane("ssim").marks:
-        assert FRAME.left <= each.x <= FRAME.right
-        assert FRAME.top <= each.y <= FRAME.bottom
+        assert LEFT <= each.x <= RIGHT
+        assert TOP <= each.y <= BOTTOM
 
 
 def test_the_front_is_marked():
-    front = {each.row.defense for each in plane().marks if each.front}
+    front = {each.point.name for each in plane().marks if each.point.front}
     assert front == {row.defense for row in TRACK.rows if row.rank.get("snr_db") == 1}
 
 
@@ -72,7 +71,7 @@ def test_strengths_of_one_defense_share_a_colour_and_are_joined():
 
 def test_without_accuracy_there_is_no_plane():
     rows = [row.model_copy(update={"accuracy": None}) for row in TRACK.rows]
-    assert scatter(TRACK.model_copy(update={"rows": tuple(rows)}), "snr_db") is None
+    assert drawing(TRACK.model_copy(update={"rows": tuple(rows)}), "snr_db") is None
 
 
 def test_a_stack_is_a_series_of_its_own():
@@ -82,7 +81,7 @@ def test_a_stack_is_a_series_of_its_own():
 
 
 def test_a_label_goes_where_nothing_is():
-    busy = Box(50, 0, 200, 100)  # all that is right of the point
+    busy = (50, 0, 200, 100)  # all that is right of the point
     (label,) = place([(50, 50, "tau")], [busy], FRAMED)
     assert label is not None
     assert label.anchor == "end"

@@ -137,6 +137,27 @@ def test_a_dataset_without_a_board_offers_the_nearest() -> None:
         ask(dataset="fashion")
 
 
+def test_leakage_may_be_asked_for_by_any_metric_that_was_scored() -> None:
+    """Also by one that the board does not rank by."""
+
+    def both(defense: str, attack: str, gain: float) -> Any:
+        gains = (gain,) * 4
+        theirs = record(defense, attack, gains=gains, metric="blur", leaks_more="lower")
+        usual = record(defense, attack, gains=(9 - gain,) * 4)
+        by_image = {**usual.by_image, **theirs.by_image}
+        return theirs.model_copy(update={"by_image": by_image}).sealed()
+
+    rows = [
+        both(defense, attack, gain)
+        for defense, gain in (("noise", 1), ("mixup[k=2]", 2))
+        for attack in ("linear", "lmmse")
+    ]
+    (offer,) = ask(made(*rows), metric="blur").recommended
+    assert offer.leak is not None
+    assert (offer.defense, offer.leak.metric, offer.leak.gain.value) == ("noise", "blur", 1.0)
+    assert [each.defense for each in ask(made(*rows)).recommended] == ["mixup[k=2]"]
+
+
 def test_a_metric_that_does_not_rank_is_refused() -> None:
     with pytest.raises(UsageError, match="Rows are not ranked by 'ssim'"):
         ask(metric="ssim")

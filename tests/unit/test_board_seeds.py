@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.results.seeds import combined, ratio, rounded, together
+from harness.results.numbers import combined, ratio, rounded, together
 from harness.results.view import Number
 
 pytestmark = pytest.mark.core

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from board_records import GUESS, OPTIONS, board, ended, material, passed, record
 
-from harness.api import IntegrityError
+from harness.api import IntegrityError, UsageError
 from harness.control import ControlReport
-from harness.drawing.site.heat import heat_map
-from harness.drawing.site.standing import record_path
-from harness.results.attackers import in_order
+from harness.drawing.heat import heat_map
+from harness.drawing.pages import record_path
 from harness.results.build import board_view
 from harness.results.material import Kept, Material, Reported
+from harness.results.ranks import attacks_in_order
 from harness.results.trust import Controls
 from harness.results.view import BoardView, CellView, RowView
 from harness.scoring.identification import Identification
@@ -168,6 +168,54 @@ def test_where_signs_are_hidden_what_leaks_more_ranks() -> None:
     assert view.tracks[0].attacks[0].gain["snr_db"].value == 7.0
 
 
+def blurred(defense: str, gain: float, attack: str = "linear") -> RunRecord:
+    """A record scored by a stranger's metric, of which lower leaks more, and by SNR."""
+    gains = (gain,) * 4
+    theirs = record(defense, attack, gains=gains, metric="blur", leaks_more="lower")
+    usual = record(defense, attack, gains=(20 - gain,) * 4)
+    both = {
+        "privacy": {**usual.privacy, **theirs.privacy},
+        "by_image": {**usual.by_image, **theirs.by_image},
+    }
+    return theirs.model_copy(update=both).sealed()
+
+
+BLURRED = [
+    blurred(defense, gain, attack)
+    for defense, gain in (("noise", 0.5), ("mixup[k=2]", 0.25))
+    for attack in ("linear", "lmmse")
+]
+NAMES = ["noise", "mixup[k=2]"]
+
+
+def test_a_board_ranks_by_any_metric_that_its_records_have() -> None:
+    view = seen(*BLURRED, defenses=NAMES, ranked_by=["blur"])
+    assert view.metrics == ("blur",)
+    leak = row(view, "noise").leaks["blur"]
+    assert (leak.leaks_more, leak.unit) == ("lower", "")
+    assert (leak.mean.value, leak.gain.value) == (2.0, 0.5)  # guesses of 1, 2, 3, 4, less 0.5
+    assert [(r.defense, r.rank) for r in view.tracks[0].rows] == [
+        ("mixup[k=2]", {"blur": 1}),
+        ("noise", {"blur": 2}),
+    ]
+    assert [each.gain["blur"].value for each in view.tracks[0].attacks] == [0.375, 0.375]
+    usual = seen(*BLURRED, defenses=NAMES)
+    assert usual.metrics == ("snr_db",)
+    assert ranks_of(usual) == [("noise", 1), ("mixup[k=2]", 2)]
+
+
+def test_the_first_metric_that_a_board_names_comes_first() -> None:
+    view = seen(*BLURRED, defenses=NAMES, ranked_by=["blur", "snr_db"])
+    assert view.metrics == ("blur", "snr_db")
+    assert view.tracks[0].rows[0].rank == {"blur": 1, "snr_db": 2}
+
+
+def test_a_metric_that_is_none_offers_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no score 'blurr' to rank by\. Did you mean 'blur'\?"):
+        seen(*BLURRED, defenses=NAMES, ranked_by=["blurr"])
+    assert seen(*BLURRED, defenses=NAMES, ranked_by=["psnr"]).metrics == ()  # installed, not scored
+
+
 def test_quick_looks_and_told_attackers_do_not_count() -> None:
     view = seen(record(gains=(9, 9, 9, 9), flags=["unranked"]), record(attack="lmmse"))
     assert row(view).leaks["snr_db"].gain.value == 1.0
@@ -282,7 +330,7 @@ def test_attacks_come_by_rank_and_then_by_gain_wherever_they_are_shown() -> None
     (track,) = view.tracks
     assert [(a.attack, a.rank["snr_db"]) for a in track.attacks] == [("lmmse", 1), ("linear", 1)]
     assert [attack for attack, _ in heat_map(track, "snr_db").columns] == ["lmmse", "linear"]
-    assert in_order(track.attacks[::-1], "snr_db") == list(track.attacks)
+    assert attacks_in_order(track.attacks[::-1], "snr_db") == list(track.attacks)
 
 
 def test_a_claim_stands_beside_what_was_measured() -> None:

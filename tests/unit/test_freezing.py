@@ -128,3 +128,18 @@ def genuinely_used(made, known):  # type: ignore[no-untyped-def]
     defenses = tuple(map(used, cell.defenses))
     update = {name: used(resolved) for name, resolved in parts.items()}
     return made.model_copy(update={**update, "space": used(cell.space), "defense": defenses})
+
+
+def test_a_board_must_be_scored_by_what_it_is_ranked_by(folder: Path) -> None:
+    text = f'ranked_by = ["snr_bd"]\n{TEXT}'
+    (folder / "board.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=r"no score 'snr_bd' to rank by\. Did you mean 'snr_db'\?"):
+        read_board(folder)
+    (folder / "board.toml").write_text(text.replace("snr_bd", "lpips_vgg"), encoding="utf-8")
+    assert read_board(folder).ranking == ("lpips_vgg",)
+
+
+def test_a_board_that_is_ranked_by_no_metric_is_not_run() -> None:
+    with pytest.raises(UsageError, match=r"no score 'snr_bd' to rank by\. Did you mean"):
+        check_frozen(board(ranked_by=["snr_bd"]), registry())
+    check_frozen(board(ranked_by=["mse"]), registry())

@@ -10,12 +10,13 @@ import pytest
 from board_records import board, ended, material, passed, record, utility
 from PIL import Image
 
-from harness.drawing.front import front_of
 from harness.drawing.markdown import index, readme
+from harness.drawing.pages import render
+from harness.drawing.plane import front_of
 from harness.drawing.publishing import differing, files_of, write
-from harness.drawing.sheet import as_csv
-from harness.drawing.site.scatter import FRAME, scatter
+from harness.drawing.svg import TOP, drawing
 from harness.results.build import board_view
+from harness.results.tables import as_csv
 from harness.results.view import BoardView
 
 pytestmark = pytest.mark.core
@@ -107,9 +108,9 @@ def test_one_line_stands_for_no_protection() -> None:
     track = {"name": "once", "title": "All", "defenses": ["noise", "mixup[k=2]"], "cells": cells}
     view = board_view(material(board(tracks=[track]), few, *more))
     assert {row.reference.value for row in view.tracks[0].rows if row.reference} == {0.7, 0.8}
-    plane, drawn = front_of(view), scatter(view.tracks[0], "snr_db")
+    plane, drawn = front_of(view), drawing(view.tracks[0], "snr_db")
     assert plane is not None
-    assert [value for value, _ in plane.unprotected] == [0.8]
+    assert [number.value for number in plane.unprotected] == [0.8]
     assert drawn is not None
     assert drawn.reference is not None
     assert drawn.reference.text.startswith("80.0%")
@@ -120,7 +121,7 @@ def test_picture_and_page_know_the_same_marks() -> None:
     names = ["gradprune[p=0.9]+gradnoise[scale=0.1]", "gradprune[p=0.9]+gradnoise[scale=0.2]"]
     records = [record(name, gains=(g,) * 4) for name, g in zip(names, (50, 70), strict=True)]
     view = board_view(material(board(names, ["linear"]), *records))
-    plane, drawn = front_of(view), scatter(view.tracks[0], "snr_db")
+    plane, drawn = front_of(view), drawing(view.tracks[0], "snr_db")
     assert plane is not None
     assert drawn is not None
     assert [point.label for point in plane.points] == ["gradnoise.scale=0.1", "gradnoise.scale=0.2"]
@@ -130,7 +131,7 @@ def test_picture_and_page_know_the_same_marks() -> None:
     assert plane.lines == ((0, 1),)
     assert len(drawn.lines) == 1
     assert plane.off_scale == 60
-    assert sorted(mark.y == FRAME.top for mark in drawn.marks) == [False, True]
+    assert sorted(mark.y == TOP for mark in drawn.marks) == [False, True]
 
 
 def test_a_cell_without_a_number_has_a_footnote(view: BoardView) -> None:
@@ -142,6 +143,30 @@ def test_a_cell_without_a_number_has_a_footnote(view: BoardView) -> None:
 
 def test_claims_stand_beside_what_was_measured(view: BoardView) -> None:
     assert "| `none` | `linear` | SNR | 9.5 | 11.5 [10.5, 12.5] | X |  |" in readme(view)
+
+
+def test_files_are_of_the_metric_that_a_board_is_ranked_by() -> None:
+    """One that nobody here knows, of which lower leaks more."""
+    theirs = {"metric": "blur", "leaks_more": "lower"}
+    claims = [{"defense": "none", "attack": "linear", "metric": "blur", "value": 2, "source": "X"}]
+    records = [
+        record(defense, attack, gains=(0.25,) * 4, **theirs)
+        for defense in ("none", "mixup[k=2]")
+        for attack in ("linear", "lmmse")
+    ]
+    view = board_view(material(board(ranked_by=["blur"], claims=claims), *records))
+    plane, text, page = front_of(view), readme(view), render(view)
+    assert plane is not None
+    assert plane.up == "gain in blur over guessing   higher leaks more →"
+    assert [point.leakage.value for point in plane.points] == [0.25, 0.25]
+    assert "| rank | defense | seeds | accuracy | of unprotected | blur gain |" in text
+    assert "| 1 | `linear` | informed | +0.250 [+0.250, +0.250] | 1 | 4 images | not run |" in text
+    assert "| `none` | `linear` | blur | 2 | 2.250 [" in text
+    assert "SNR" not in text.partition("How to read")[0]
+    assert '<label for="metric-0">blur</label>' in page
+    assert "blur gain +0.250 [+0.250, +0.250]" in page
+    lines = list(csv.DictReader(StringIO(as_csv(view))))
+    assert {(line["metric"], line["leaks_more"]) for line in lines} == {("blur", "lower")}
 
 
 def test_values_are_numbers(view: BoardView) -> None:
@@ -161,12 +186,13 @@ def test_values_are_numbers(view: BoardView) -> None:
 def test_the_picture_shows_every_ranked_row_and_the_reference(view: BoardView) -> None:
     plane = front_of(view)
     assert plane is not None
-    assert [(p.series, p.accuracy, p.leakage) for p in plane.points] == [
+    assert [(p.series, p.accuracy.value, p.leakage.value) for p in plane.points] == [
         ("mixup", 0.6, 1.0),
         ("none", 0.9, 9.0),
     ]
-    assert plane.front == (0,)
-    assert plane.unprotected == ((0.9, pytest.approx((0.8256, 0.9448), abs=1e-4)),)
+    assert [p.front for p in plane.points] == [True, False]
+    (bare,) = plane.unprotected
+    assert (bare.value, bare.ci) == (0.9, pytest.approx((0.8256, 0.9448), abs=1e-4))
     assert plane.up.startswith("gain in SNR over guessing (dB)")
 
 

@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.results import attackers
-from harness.results.leading import leading
-from harness.results.numerals import NONE, gained, signed
-from harness.results.rows import in_order
+from harness.results.numbers import NONE, gained, signed
+from harness.results.ranks import attacks_in_order, rows_in_order
 from harness.results.view import CellView, Leak, RowView, TrackView
 
 STEPS = {"dB": (0.5, 2.0, 6.0, 15.0), "": (0.02, 0.06, 0.15, 0.4)}
@@ -78,13 +76,14 @@ class Heat:
 def heat_map(track: TrackView, metric: str) -> Heat:
     """All cells of a track by a metric, the strongest attack at the left."""
     columns = _columns(track, metric)
-    numbers = _numbered(track, metric)
-    rows = in_order(track.rows, metric)
+    rows = rows_in_order(track.rows, metric)
+    met = [_why(cell) for row in rows for cell in row.cells if not cell.leak(metric)]
+    numbers = {why: i for i, why in enumerate(dict.fromkeys(met), start=1)}
     return Heat(
         columns=tuple(columns),
         names=_names({attack for attack, _ in columns}),
         rows=tuple((row, tuple(_tiles(row, columns, metric, numbers))) for row in rows),
-        notes=tuple(_notes(track, metric, numbers)),
+        notes=tuple(Note(i, *why, cells=met.count(why)) for why, i in numbers.items()),
     )
 
 
@@ -93,13 +92,13 @@ def level(leak: Leak) -> int:
     ci = leak.gain.ci
     if ci and ci[0] <= 0 <= ci[1]:
         return 0
-    steps = sum(abs(leak.gain.value) >= step for step in _steps(leak.unit))
+    steps = sum(abs(leak.gain.value) >= step for step in STEPS.get(leak.unit, STEPS[""]))
     return steps if leak.gain.value > 0 else -steps
 
 
 def legend(unit: str) -> list[tuple[int, str]]:
     """Each colour from the lowest, with the gains it stands for."""
-    steps = _steps(unit)
+    steps = STEPS.get(unit, STEPS[""])
     middle = (0, f"within ±{steps[0]:g}")
     up = [(i, f"{low:g} to {high:g}") for i, (low, high) in enumerate(pairwise(steps), start=1)]
     ends = [(-len(steps), f"−{steps[-1]:g} or less"), (len(steps), f"{steps[-1]:g} or more")]
@@ -107,15 +106,9 @@ def legend(unit: str) -> list[tuple[int, str]]:
     return [ends[0], *down, middle, *up, ends[1]]
 
 
-def _steps(unit: str) -> tuple[float, ...]:
-    return STEPS.get(unit, STEPS[""])
-
-
 def _columns(track: TrackView, metric: str) -> list[Column]:
     """Attacks in the order of their table, those that it does not have last."""
-    ranked = [
-        (each.attack, each.threat_model) for each in attackers.in_order(track.attacks, metric)
-    ]
+    ranked = [(each.attack, each.threat_model) for each in attacks_in_order(track.attacks, metric)]
     found = {(cell.attack, cell.threat_model) for row in track.rows for cell in row.cells}
     return [*(each for each in ranked if each in found), *sorted(found - {*ranked})]
 
@@ -138,7 +131,7 @@ def _tiles(
 
 def _tile(cell: CellView, metric: str, numbers: dict[tuple[str, str], int]) -> Tile:
     column = (cell.attack, cell.threat_model)
-    leak = leading(cell.leaks, metric)
+    leak = cell.leak(metric)
     if leak is None:
         word, reason = why = _why(cell)
         return Tile(word, column, note=numbers[why], tip=reason)
@@ -149,19 +142,3 @@ def _tile(cell: CellView, metric: str, numbers: dict[tuple[str, str], int]) -> T
 def _why(cell: CellView) -> tuple[str, str]:
     """A word and a sentence on a cell without a number."""
     return WORDS[cell.status], cell.reason or (SILENT if cell.status == "ok" else "")
-
-
-def _numbered(track: TrackView, metric: str) -> dict[tuple[str, str], int]:
-    """Reasons in the order in which a reader meets them."""
-    return {why: i for i, why in enumerate(dict.fromkeys(_reasons(track, metric)), start=1)}
-
-
-def _notes(track: TrackView, metric: str, numbers: dict[tuple[str, str], int]) -> list[Note]:
-    met = _reasons(track, metric)
-    return [Note(number, *why, cells=met.count(why)) for why, number in numbers.items()]
-
-
-def _reasons(track: TrackView, metric: str) -> list[tuple[str, str]]:
-    """Why there is no number, for each cell without one."""
-    cells = (cell for row in in_order(track.rows, metric) for cell in row.cells)
-    return [_why(cell) for cell in cells if not leading(cell.leaks, metric)]

@@ -1,0 +1,237 @@
+"""The accuracy-leakage plane as shapes on a page: one mark for each row of a track."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from harness.drawing.plane import best_place, ends, row_plane, widened
+from harness.results.numbers import percent, share
+from harness.results.ranks import rows_in_order
+
+if TYPE_CHECKING:
+    from harness.drawing.plane import Plane, Point
+    from harness.results.view import BoardView, TrackView
+
+Box = tuple[float, float, float, float]
+"""A rectangle: left, top, right, bottom; or a line from x, y to x, y. y points down."""
+Anchor = Literal["start", "middle", "end"]
+
+WIDTH, HEIGHT = 760.0, 420.0
+LEFT, TOP, RIGHT, BOTTOM = FRAME = (58.0, 14.0, 746.0, 372.0)
+"""Where points may be."""
+AIR = 0.07
+"""Of the range of the data, on each side of it."""
+SHAPES = (
+    "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
+    "M-4.6-4.6h9.2v9.2h-9.2z",
+    "M0-6 5.8 4.4h-11.6z",
+    "M0-6.4 6.4 0 0 6.4-6.4 0z",
+    "M0 6 5.8-4.4h-11.6z",
+    "M-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z",
+    "M0-2.8 3.6-6.4 6.4-3.6 2.8 0 6.4 3.6 3.6 6.4 0 2.8-3.6 6.4-6.4 3.6-2.8 0-6.4-3.6-3.6-6.4z",
+    "M-6 0 4.4-5.8v11.6z",
+    "M6 0-4.4-5.8v11.6z",
+)
+COLOURS = 7
+LETTER, LINE = 6.2, 12.0
+"""About how wide a letter is, and how high a line: units of the picture."""
+PLACES: tuple[tuple[float, float, Anchor], ...] = (
+    (9, 4, "start"),
+    (-9, 4, "end"),
+    (0, -10, "middle"),
+    (0, 18, "middle"),
+    (8, -7, "start"),
+    (8, 15, "start"),
+    (-8, -7, "end"),
+    (-8, 15, "end"),
+    (12, -18, "start"),
+    (12, 27, "start"),
+    (-12, -18, "end"),
+    (-12, 27, "end"),
+)
+"""How far right of and below its mark a label's foot may be, and which end of it is there."""
+CROWDED = 0.3
+"""A label that would lie on other things by this share of its area is left out."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`low` is drawn at `start`, `high` at `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Where a value is drawn, to a tenth."""
+        part = (value - self.low) / (self.high - self.low)
+        return round(self.start + part * (self.end - self.start), 1)
+
+    def round_values(self, about: int = 6) -> list[float]:
+        """Round numbers within the scale, about so many."""
+        rough = (self.high - self.low) / about
+        power = 10.0 ** floor(log10(rough))
+        step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
+        first, last = ceil(self.low / step), floor(self.high / step)
+        return [i * step for i in range(first, last + 1)]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rows of one defense at several strengths: a colour and a shape of their own."""
+
+    name: str
+    colour: int
+    shape: str
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text with its foot at x, y."""
+
+    x: float
+    y: float
+    anchor: Anchor
+    text: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point's sign at its place, its error bars as lines, and its label if there is room."""
+
+    point: Point
+    series: Series
+    x: float
+    y: float
+    bars: tuple[Box, ...]
+    label: Label | None = None
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A number on an axis, and where."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """All that is drawn. `zero` is the gain of guessing.
+
+    `lines` join strengths of one defense: each its colour and its path.
+    """
+
+    marks: tuple[Mark, ...]
+    lines: tuple[tuple[int, str], ...]
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    zero: float
+    reference: Tick | None
+    chance: Tick | None
+    series: tuple[Series, ...]
+    unit: str
+    capped: bool
+
+
+def drawing(track: TrackView, metric: str) -> Drawing | None:
+    """The plane of a track by a metric; None where no row has both numbers."""
+    plane = row_plane(track, rows_in_order(track.rows, metric), metric)
+    if plane is None:
+        return None
+    across, up = _across(plane), _up(plane)
+    series = {
+        name: Series(name, i % COLOURS, SHAPES[i % len(SHAPES)])
+        for i, name in enumerate(plane.series)
+    }
+    marks = _labelled([_mark(p, plane, series[p.series], across, up) for p in plane.points])
+    reference = next(iter(plane.unprotected), None)
+    return Drawing(
+        marks=tuple(marks),
+        lines=tuple(
+            (marks[line[0]].series.colour, " ".join(f"{marks[i].x:g},{marks[i].y:g}" for i in line))
+            for line in plane.lines
+        ),
+        across=tuple(Tick(across(v), f"{100 * v:.3g}%") for v in across.round_values()),
+        up=tuple(Tick(up(v), f"{v:+.3g}".replace("-", "−").lstrip("+")) for v in up.round_values()),
+        zero=up(0.0),
+        reference=Tick(across(reference.value), share(reference)) if reference else None,
+        chance=None if plane.chance is None else Tick(across(plane.chance), percent(plane.chance)),
+        series=tuple(s for s in series.values() if any(mark.series == s for mark in marks)),
+        unit=plane.unit,
+        capped=any(map(plane.beyond, plane.points)),
+    )
+
+
+def first_drawing(view: BoardView) -> Drawing | None:
+    """The plane of a board's first track that has one, by its first metric."""
+    found = (drawing(track, metric) for track in view.tracks for metric in view.metrics[:1])
+    return next(filter(None, found), None)
+
+
+def _across(plane: Plane) -> Scale:
+    numbers = [point.accuracy for point in plane.points] + list(plane.unprotected)
+    values = [v for number in numbers for v in ends(number)]
+    values += [] if plane.chance is None else [plane.chance]
+    return Scale(*widened(values, AIR), LEFT, RIGHT)
+
+
+def _up(plane: Plane) -> Scale:
+    """Of the gains that leave room for each other; the others stand at the top."""
+    near = [point.leakage for point in plane.points if not plane.beyond(point)]
+    return Scale(*widened([0.0, *(v for number in near for v in ends(number))], AIR), BOTTOM, TOP)
+
+
+def _mark(point: Point, plane: Plane, series: Series, across: Scale, up: Scale) -> Mark:
+    """A point's mark, without a label."""
+    beyond = plane.beyond(point)
+    x = across(point.accuracy.value)
+    y = TOP if beyond else up(point.leakage.value)
+    bars = []
+    if ci := point.accuracy.ci:
+        bars.append((across(ci[0]), y, across(ci[1]), y))
+    if (ci := point.leakage.ci) and not beyond:
+        bars.append((x, up(ci[0]), x, up(ci[1])))
+    return Mark(point, series, x, y, tuple(bars))
+
+
+def _labelled(marks: Sequence[Mark]) -> list[Mark]:
+    """The marks with what tells them from others of their series; who is alone, with its name."""
+    wanted = [(mark.x, mark.y, mark.point.label or mark.series.name) for mark in marks]
+    labels = place(wanted, [box for mark in marks for box in _boxes(mark)])
+    return [replace(mark, label=label) for mark, label in zip(marks, labels, strict=True)]
+
+
+def _boxes(mark: Mark) -> Iterator[Box]:
+    """What a mark and its error bars take."""
+    yield mark.x - 7, mark.y - 7, mark.x + 7, mark.y + 7
+    for x1, y1, x2, y2 in mark.bars:
+        yield min(x1, x2) - 1, min(y1, y2) - 1, max(x1, x2) + 1, max(y1, y2) + 1
+
+
+def place(
+    wanted: Iterable[tuple[float, float, str]], drawn: Iterable[Box], frame: Box = FRAME
+) -> list[Label | None]:
+    """Each text beside its point, or None where there is no room; earlier ones choose first."""
+    taken, placed = list(drawn), list[Label | None]()
+    for x, y, text in wanted:
+        tried = [Label(x + right, y + down, anchor, text) for right, down, anchor in PLACES]
+        boxes = [_box(label) for label in tried]
+        others = np.array(taken).reshape(-1, 4)
+        best, cost = best_place(np.array(boxes), others, np.array(frame))
+        crowded = cost > CROWDED * LINE * LETTER * len(text)
+        placed.append(None if crowded else tried[best])
+        taken += [] if crowded else [boxes[best]]
+    return placed
+
+
+def _box(label: Label) -> Box:
+    width = LETTER * len(label.text)
+    left = label.x - {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
+    return left, label.y - 0.8 * LINE, left + width, label.y + 0.2 * LINE

@@ -1,0 +1,107 @@
+"""Records as tables for notebooks: a row for each metric that a record has a score of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from harness.scoring.summary import MetricScore
+    from harness.store.record import RunRecord
+
+TEXT, WHOLE, REAL = "string", "Int64", "float64"
+COLUMNS = {
+    **dict.fromkeys(("record", "status", "error", "defense", "attack", "member"), TEXT),
+    **dict.fromkeys(("dataset", "space", "victim", "threat_model", "release"), TEXT),
+    **dict.fromkeys(("private_images", "rounds", "seed"), WHOLE),
+    **dict.fromkeys(("metric", "unit", "leaks_more"), TEXT),
+    **dict.fromkeys(("mean", "mean_low", "mean_high", "median", "worst", "null"), REAL),
+    "null_name": TEXT,
+    **dict.fromkeys(("gain", "gain_low", "gain_high"), REAL),
+    **dict.fromkeys(("n", "undefined"), WHOLE),
+    **dict.fromkeys(("accuracy", "accuracy_low", "accuracy_high"), REAL),
+    **dict.fromkeys(("reference", "reference_low", "reference_high", "chance"), REAL),
+    "flags": TEXT,
+}
+"""A record's columns, in their order, and how pandas holds them.
+
+`member` is the attack that the row is of where a cell's attack is many, and missing in rows of the
+whole. `null` is the best null's mean, `gain` signed so that positive leaks more, `reference` the
+accuracy without protection, `chance` that of naming one class always. Flags are parted by spaces.
+"""
+
+
+def rows_of(record: RunRecord) -> list[dict[str, Any]]:
+    """The whole's rows, then each member's; of what has no score one row without a metric."""
+    whole = {**_cell(record), **_learned(record)}
+    rows = _scored(whole, record.privacy)
+    for name, each in record.members.items():
+        ended = {"status": each.status, "error": each.error, "flags": _flags(each.flags)}
+        rows += _scored({**whole, **ended, "member": name}, each.privacy)
+    return rows
+
+
+def frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:
+    """Rows as a table of these columns and types; what a row lacks is missing."""
+    from pandas import DataFrame
+
+    return DataFrame(list(rows), columns=list(columns)).astype(dict(columns))
+
+
+def _cell(record: RunRecord) -> dict[str, Any]:
+    """What was evaluated, and how that ended."""
+    return {
+        "record": record.id,
+        "status": record.status,
+        "error": record.error,
+        "defense": record.request.defense,
+        "attack": record.request.attack,
+        "dataset": record.dataset.name,
+        "space": record.space.name,
+        "victim": record.victim.name,
+        "threat_model": record.threat_model,
+        "release": record.release_kind or None,
+        "private_images": record.splits.get("private"),
+        "rounds": record.request.rounds,
+        "seed": record.request.seed,
+        "flags": _flags(record.flags),
+    }
+
+
+def _learned(record: RunRecord) -> dict[str, Any]:
+    if (found := record.utility) is None:
+        return {}
+    return {
+        **_with_ends("accuracy", found.accuracy, found.interval),
+        **_with_ends("reference", found.reference_accuracy, found.reference_interval),
+        "chance": found.chance,
+    }
+
+
+def _scored(of: Mapping[str, Any], scores: Mapping[str, MetricScore]) -> list[dict[str, Any]]:
+    same = ("unit", "leaks_more", "median", "worst", "null", "null_name", "n", "undefined")
+    rows = [
+        {
+            **of,
+            "metric": metric,
+            **{name: getattr(score, name) for name in same},
+            **_with_ends("mean", score.mean, score.ci),
+            **_with_ends("gain", score.gain, score.gain_ci),
+        }
+        for metric, score in scores.items()
+        if score.unavailable is None
+    ]
+    return rows or [dict(of)]
+
+
+def _with_ends(
+    name: str, value: float | None, ends: tuple[float, float] | None
+) -> dict[str, float | None]:
+    low, high = ends or (None, None)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def _flags(flags: Iterable[Any]) -> str:
+    return " ".join(flag.name for flag in flags)

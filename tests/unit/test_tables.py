@@ -1,0 +1,157 @@
+"""Boards and records as tables for notebooks: shape, values, and files that hold the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from board_records import ended, passed, record, tiny_board, used
+from harness.scoring.flag import Flag
+from pandas.testing import assert_frame_equal
+
+import harness
+from harness.api import UsageError
+from harness.boards.folder import BoardFolder
+from harness.boards.protocol import FILE
+from harness.results.tables import OF_BOARDS, exported, load_board
+from harness.store.frame import COLUMNS
+from harness.store.record import Member, Records
+
+pytestmark = pytest.mark.core
+FEATURES = Path(__file__).parents[2] / "leaderboards" / "features-v1"
+
+
+@pytest.fixture(scope="module")
+def features() -> pd.DataFrame:
+    return load_board(FEATURES)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A board with a record, one that failed, and two cells without any."""
+    (tmp_path / FILE).write_text(tiny_board("linear", "lmmse"), encoding="utf-8")
+    records = Records(tmp_path)
+    records.save(record("mixup[k=2]", gains=(1, 2, 3, 4), flags=["still_rising", "below_null"]))
+    records.save(ended("failed", "out of memory", "mixup[k=2]", "lmmse"))
+    BoardFolder(tmp_path).keep_control(passed("linear"))
+    return tmp_path
+
+
+def test_a_record_has_a_row_for_each_metric() -> None:
+    table = record("mixup[k=2]", gains=(1, 2, 3, 4)).to_frame()
+    assert list(table.columns) == list(COLUMNS)
+    (row,) = table.to_dict("records")
+    assert (row["defense"], row["attack"], row["seed"]) == ("mixup[k=2]", "linear", 0)
+    assert (row["metric"], row["unit"], row["leaks_more"]) == ("snr_db", "dB", "higher")
+    assert (row["mean"], row["null"], row["null_name"]) == (5.0, 2.5, "class_mean")
+    assert (row["gain"], row["worst"], row["n"]) == (2.5, 8.0, 4)
+    assert row["gain_low"] < 2.5 < row["gain_high"]
+    assert (row["accuracy"], row["reference"], row["chance"]) == (0.8, 0.9, 0.1)
+    assert pd.isna(row["member"])
+
+
+def test_a_record_without_scores_has_one_row() -> None:
+    (row,) = ended("failed", "out of memory").to_frame().to_dict("records")
+    assert (row["status"], row["error"]) == ("failed", "out of memory")
+    assert all(pd.isna(row[name]) for name in ("metric", "mean", "n", "accuracy"))
+
+
+def test_members_of_a_suite_have_rows_of_their_own() -> None:
+    plain = record()
+    flag = Flag(name="below_null", message="it fails")
+    good = Member(status="ok", attack=used("linear"), privacy=plain.privacy, flags=(flag,))
+    bad = Member(status="timeout", error="too long", attack=used("unet"))
+    whole = record(attack="suite", gains=(2,) * 4, members={"linear": good, "unet": bad})
+    table = whole.to_frame()
+    assert table["member"].fillna("").to_list() == ["", "linear", "unet"]
+    assert table["status"].to_list() == ["ok", "ok", "timeout"]
+    assert table["gain"].fillna(-9).to_list() == [2.0, 1.0, -9.0]
+    assert table["flags"].to_list() == ["", "below_null", ""]
+    assert set(table["attack"]) == {"suite"}
+
+
+def test_a_committed_board_has_a_row_for_each_record_and_metric(features: pd.DataFrame) -> None:
+    records = BoardFolder(FEATURES).kept()
+    scored = {
+        (each.id, name): score
+        for each in records
+        for name, score in each.privacy.items()
+        if score.mean is not None
+    }
+    without = [each for each in records if not any(key[0] == each.id for key in scored)]
+    assert features.shape == (len(scored) + len(without), len(OF_BOARDS)) == (183, 42)
+    assert features["record"].nunique() == len(records) == 62
+    found = features.dropna(subset="metric").set_index(["record", "metric"])
+    assert {key: score.mean for key, score in scored.items()} == found["mean"].to_dict()
+    assert {key: score.gain for key, score in scored.items()} == found["gain"].to_dict()
+    assert {key: score.n for key, score in scored.items()} == found["n"].to_dict()
+
+
+def test_a_row_has_the_rank_of_its_defense(features: pd.DataFrame) -> None:
+    """As the table that is committed says."""
+    ranked = features[features["rank"].notna()]
+    assert set(ranked["metric"]) == {"snr_db"}
+    cells = pd.read_csv(FEATURES / "leaderboard.csv").query("kind == 'row' and metric == 'snr_db'")
+    expected = cells.dropna(subset="rank").set_index(["track", "defense"])["rank"].to_dict()
+    found = ranked.groupby(["track", "defense"])["rank"].agg(["min", "max"])
+    assert found["min"].to_dict() == found["max"].to_dict() == expected
+    assert not features.loc[features["defense"] == "none", "rank"].notna().any()
+
+
+def test_numbers_can_be_reckoned_with(features: pd.DataFrame) -> None:
+    linear = features.query("track == 'once' and metric == 'snr_db' and attack == 'lmmse'")
+    best = linear.sort_values("gain").iloc[-1]
+    assert (best["defense"], best["seed"], best["rounds"]) == ("none", 0, 1)
+    assert features["gain"].dtype == features["accuracy"].dtype == "float64"
+    assert features["verified"].dtype == "boolean"
+
+
+def test_a_cell_without_a_record_is_a_row_that_says_so(tiny: Path) -> None:
+    table = harness.load_board(str(tiny))
+    assert table[["defense", "attack", "status"]].to_numpy().tolist() == [
+        ["none", "linear", "missing"],
+        ["none", "lmmse", "missing"],
+        ["mixup[k=2]", "linear", "ok"],
+        ["mixup[k=2]", "lmmse", "failed"],
+    ]
+    assert table["seed"].to_list() == [0] * 4
+    assert table["flags"].fillna("").to_list() == ["", "", "still_rising below_null", ""]
+    assert table["rank"].isna().to_list() == [True, True, False, True]
+    assert not table["verified"].any()
+
+
+def test_csv_holds_the_same(tiny: Path) -> None:
+    table = load_board(tiny)
+    read = pd.read_csv(BytesIO(exported(table, "csv")), dtype=OF_BOARDS)
+    assert_frame_equal(read, table.replace("", pd.NA), check_exact=True)
+
+
+def test_json_holds_the_same(tiny: Path, features: pd.DataFrame) -> None:
+    for table in (load_board(tiny), features):
+        values = json.loads(exported(table, "json"))
+        read = pd.DataFrame(values, columns=list(OF_BOARDS)).astype(OF_BOARDS)
+        assert_frame_equal(read, table, check_exact=True)
+    assert values[0]["rank"] is None
+
+
+def test_parquet_holds_the_same(features: pd.DataFrame) -> None:
+    pytest.importorskip("pyarrow")
+    read = pd.read_parquet(BytesIO(exported(features, "parquet")))
+    assert_frame_equal(read, features, check_exact=True)
+
+
+def test_parquet_says_what_it_needs(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"needs pyarrow.*encoding-harness\[parquet\]"):
+        exported(load_board(tiny), "parquet")
+
+
+def test_an_unknown_board_offers_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FEATURES.parents[1])
+    with pytest.raises(UsageError, match=r"Did you mean 'features-v1'\?"):
+        harness.load_board("feature-v1")
+    assert len(harness.load_board("paper-v1").query("status == 'missing'")) == 202
