@@ -108,15 +108,9 @@ def _run(
     return _print(draft, describe(draft, authorship, foreseen, control), foreseen, as_json)
 
 
-<<<<<<< HEAD
 def _print(draft: Draft, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
-    from harness.results.brief import brief
-    from harness.results.groups import LOST
-=======
-def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_json: bool) -> int:
     from harness.results.material import LOST
     from harness.results.tables import one_line
->>>>>>> 6af78375f625d0cd3d19443a504111fa3159a118
 
     records = [each.record for each in foreseen if each.record]
     failed = sum(record.status in LOST for record in records)
@@ -124,26 +118,15 @@ def _print(asked: Undertaking, made: Submission, foreseen: list[Foreseen], as_js
         values = made.model_dump(mode="json", exclude={"schema_"})
         print_json({**values, "folder": str(draft.folder.path), "failed": failed})
     else:
-<<<<<<< HEAD
-        for line in brief(records):
-            click.echo(line)
-        for line in _ending(draft, made, failed):
-=======
         for record in records:
             click.echo(one_line(record))
-        for line in _ending(asked, made, failed):
->>>>>>> 6af78375f625d0cd3d19443a504111fa3159a118
+        for line in _ending(draft, made, failed):
             click.echo(line)
     return 1 if failed or made.missing else 0
 
 
-<<<<<<< HEAD
 def _ending(draft: Draft, made: Submission, failed: int) -> list[str]:
-    from harness.results.numerals import counted
-=======
-def _ending(asked: Undertaking, made: Submission, failed: int) -> list[str]:
     from harness.results.numbers import counted
->>>>>>> 6af78375f625d0cd3d19443a504111fa3159a118
 
     lines = []
     if made.kind == "attack":

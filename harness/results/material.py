@@ -13,8 +13,8 @@ from harness.boards.cells import BoardCell, cells_of, identity
 from harness.control import load_report
 from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, listed
-from harness.submissions.cells import check_tracks, places
-from harness.submissions.checks import hands_in, of_counting, ruled_out
+from harness.submissions.cells import places
+from harness.submissions.checks import of_counting, ruled_out
 from harness.submissions.folder import SubmissionFolder
 
 if TYPE_CHECKING:
@@ -70,18 +70,15 @@ def gathered(folder: BoardFolder) -> Material:
         told = _described(each.path, each.description, folder)
         submissions.append(told)
         kept += [_kept(folder, record, told.name) for record in each.kept()]
-        own = (report for report in _reports(each.controls) if hands_in(told, report.attack))
+        own = (
+            report for report in _reports(each.controls) if told.hands_in("attack", report.attack)
+        )
         controls += [Reported(report, told.name) for report in own]
     return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
 
 def _described(path: Path, told: Submission, folder: BoardFolder) -> Submission:
     """What a submission says of itself; UsageError unless it is of this board and folder."""
-<<<<<<< HEAD
-    from harness.api.errors import UsageError
-
-=======
->>>>>>> 6af78375f625d0cd3d19443a504111fa3159a118
     if (told.board, told.name) != (folder.board.name, path.name):
         raise UsageError(
             f"{path} holds the submission '{told.name}' to the board '{told.board}'; it belongs "
@@ -114,16 +111,6 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
     return bool(origin and strange) or not ruled_out(record)
 
 
-<<<<<<< HEAD
-def _handed_in(folder: Path, told: Submission) -> Iterator[Reported]:
-    """A submission's reports on the attack that it hands in; others count for nothing."""
-    for report in _reports(folder):
-        if told.hands_in("attack", report.attack):
-            yield Reported(report, told.name)
-
-
-=======
->>>>>>> 6af78375f625d0cd3d19443a504111fa3159a118
 def _reports(folder: Path) -> Iterator[ControlReport]:
     yield from map(load_report, listed(folder, ".json"))
 
