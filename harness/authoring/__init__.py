@@ -72,10 +72,6 @@ def _suggestion(plugin: str) -> str:
     return f" '{offer}' would do." if NAME.fullmatch(offer) else ""
 
 
-def _a(noun: str) -> str:
-    return f"an {noun}" if noun.startswith("a") else f"a {noun}"
-
-
 def _check_free(naming: Naming) -> None:
     """UsageError where an installed plugin, or an installed package, has the name."""
     known = registry()
@@ -83,8 +79,9 @@ def _check_free(naming: Naming) -> None:
         if naming.plugin in known.entries[kind]:
             origin = known.origin(kind, naming.plugin)
             noun = kind.removesuffix("s").replace("_", " ")
+            one = f"an {noun}" if noun.startswith("a") else f"a {noun}"
             raise UsageError(
-                f"'{naming.plugin}' is taken: {origin} has {_a(noun)} of that name. Choose another."
+                f"'{naming.plugin}' is taken: {origin} has {one} of that name. Choose another."
             )
     if find_spec(naming.package) is not None:
         raise UsageError(
