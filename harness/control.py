@@ -24,10 +24,14 @@ from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval
 from harness.scoring.verdict import ABSOLUTE
-from harness.store.canonical import canonical_json, sha256_of
-from harness.store.identity import plugin_identity
 from harness.store.paths import cache_root, disk_errors, write_atomically
-from harness.store.provenance import code_state, package_versions
+from harness.store.provenance import (
+    canonical_json,
+    code_state,
+    package_versions,
+    plugin_identity,
+    sha256_of,
+)
 from harness.store.record import MALFORMED, RunRecord, Status, Used
 
 SCHEMA = "encoding-harness/control/1"

@@ -12,7 +12,7 @@ from harness.api.errors import UsageError
 from harness.asking.request import Request, make_request
 from harness.asking.selector import expand
 from harness.boards.protocol import Attacks, Board
-from harness.store.canonical import sha256_of
+from harness.store.provenance import sha256_of
 
 if TYPE_CHECKING:
     from harness.store.record import RunRecord

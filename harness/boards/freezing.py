@@ -12,8 +12,8 @@ from harness.asking.plan import Cell, plan
 from harness.asking.selector import parse_stack
 from harness.boards.cells import cells_of
 from harness.boards.protocol import FILE, Board, read_board
-from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, write_atomically
+from harness.store.provenance import sha256_of
 
 if TYPE_CHECKING:
     from harness.api.assets import Asset

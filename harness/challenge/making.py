@@ -37,9 +37,9 @@ from harness.running.stack import build_stack
 from harness.running.stage import plugin_boundary
 from harness.store import Store, cache_root
 from harness.store.artifacts import save_tensors
-from harness.store.canonical import sha256_of
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors
+from harness.store.provenance import sha256_of
 
 KEY_BYTES = 32
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from harness.api import IntegrityError, Scale, UsageError
 from harness.challenge import DESCRIPTION, ENCODINGS, HASHED
-from harness.store.canonical import sha256_of
 from harness.store.files import read_tensors, sha256_of_file
 from harness.store.paths import disk_errors
+from harness.store.provenance import sha256_of
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=1, le=2**31)]

@@ -32,8 +32,8 @@ from harness.running.release import ReleaseStage
 from harness.running.run import Observer, Run
 from harness.running.space import Space
 from harness.store.artifacts import save_tensors
-from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors
+from harness.store.provenance import sha256_of
 
 THREAT_MODEL = "released"
 """What a pack publishes is what this threat model grants."""

@@ -73,7 +73,7 @@ def given(options: Mapping[str, Any], config: Path | None = None) -> dict[str, A
 
 def print_json(values: Any) -> None:
     """Print values as the one text that stands for them."""
-    from harness.store.canonical import canonical_json
+    from harness.store.provenance import canonical_json
 
     click.echo(canonical_json(values))
 

@@ -11,8 +11,8 @@ from harness.api.errors import UsageError
 from harness.asking.registry import OWN_DISTRIBUTION
 from harness.boards.cells import BoardCell, cells_of, identity
 from harness.control import load_report
-from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, listed
+from harness.store.provenance import sha256_of
 from harness.submissions.cells import places
 from harness.submissions.checks import of_counting, ruled_out
 from harness.submissions.folder import SubmissionFolder

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.api.errors import UsageError
 from harness.scoring.verdict import main_metric
-from harness.store.canonical import canonical_json
 from harness.store.frame import COLUMNS as OF_RECORDS
 from harness.store.frame import TEXT, WHOLE, frame, rows_of
+from harness.store.provenance import canonical_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,7 +7,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from harness.results.view import Notice, Standing
-from harness.store.canonical import canonical_json
+from harness.store.provenance import canonical_json
 
 if TYPE_CHECKING:
     from harness.results.material import Group, Kept, Line, Reported

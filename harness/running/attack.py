@@ -13,7 +13,7 @@ from harness.running.space import Space
 from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
 from harness.running.truth import Truth
 from harness.store.artifacts import Artifact
-from harness.store.identity import plugin_identity, preparation_identity
+from harness.store.provenance import plugin_identity, preparation_identity
 
 if TYPE_CHECKING:
     from harness.api.plugins import Progress, Reconstruction

@@ -24,8 +24,7 @@ from harness.scoring.matching import COLOUR, MEAN, Nulls
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import FoundOut, verdict
 from harness.store.artifacts import Artifact, below
-from harness.store.identity import assets_identity
-from harness.store.provenance import packages_of, source_sha256
+from harness.store.provenance import assets_identity, packages_of, source_sha256
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,7 +13,7 @@ from harness.api.randomness import Stream
 from harness.rng import public_stream
 from harness.running.stage import Stage, plugin_boundary
 from harness.store.artifacts import Artifact
-from harness.store.identity import assets_identity, plugin_identity
+from harness.store.provenance import assets_identity, plugin_identity
 
 if TYPE_CHECKING:
     from torch import Tensor

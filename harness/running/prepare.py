@@ -13,8 +13,8 @@ from harness.running.release import ReleaseStage
 from harness.running.space import Space, space_identity
 from harness.running.stage import Output, Stage, budget_identity, hardware
 from harness.store.artifacts import Artifact
-from harness.store.identity import plugin_identity, preparation_arguments, preparation_identity
 from harness.store.paths import disk_errors
+from harness.store.provenance import plugin_identity, preparation_arguments, preparation_identity
 
 if TYPE_CHECKING:
     from harness.api.plugins import Progress

@@ -18,9 +18,13 @@ from harness.running.stage import code_identity
 from harness.running.train import Learning, TrainStage
 from harness.running.truth import Truth
 from harness.scoring.flags import cell_flags
-from harness.store.canonical import sha256_of
-from harness.store.identity import plain_config
-from harness.store.provenance import code_state, package_versions, python_version
+from harness.store.provenance import (
+    code_state,
+    package_versions,
+    plain_config,
+    python_version,
+    sha256_of,
+)
 from harness.store.record import RunRecord, Status, Used
 
 if TYPE_CHECKING:

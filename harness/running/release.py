@@ -15,7 +15,7 @@ from harness.running.stack import Stack, build_stack, victim_under
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.running.truth import Truth
 from harness.store.artifacts import Artifact, below
-from harness.store.identity import plugin_identity
+from harness.store.provenance import plugin_identity
 
 if TYPE_CHECKING:
     import torch

@@ -10,10 +10,14 @@ from harness.api.data import Samples, Scale, Splits
 from harness.api.errors import CellFailed, UsageError
 from harness.running.load import LoadStage
 from harness.running.stage import Output, hardware, plugin_boundary
-from harness.store.canonical import sha256_of
 from harness.store.features import FeatureStore
-from harness.store.identity import assets_identity, plugin_identity
-from harness.store.provenance import module_sha256, packages_of
+from harness.store.provenance import (
+    assets_identity,
+    module_sha256,
+    packages_of,
+    plugin_identity,
+    sha256_of,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from harness.api.errors import CellFailed, HarnessError
 from harness.store.artifacts import Artifact
-from harness.store.canonical import sha256_of
-from harness.store.provenance import packages_of, source_sha256
+from harness.store.provenance import packages_of, sha256_of, source_sha256
 
 if TYPE_CHECKING:
     from harness.api.plugins import Progress

@@ -33,7 +33,7 @@ from harness.scoring.utility import (
     summed_up,
 )
 from harness.store.artifacts import Artifact, below
-from harness.store.identity import plugin_identity
+from harness.store.provenance import plugin_identity
 
 if TYPE_CHECKING:
     import torch

@@ -24,8 +24,8 @@ from harness.running.stack import victim_under
 from harness.running.truth import Truth
 from harness.sandbox.jobs import Frame, Named, write_folder
 from harness.store.artifacts import below
-from harness.store.identity import plain_config
 from harness.store.paths import disk_errors, scratch_folder
+from harness.store.provenance import plain_config
 
 if TYPE_CHECKING:
     from harness.asking.plan import AttackPlan

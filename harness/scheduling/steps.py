@@ -13,8 +13,7 @@ from harness.asking.plan import Cell
 from harness.running.record import record_key
 from harness.running.run import Step, steps_of
 from harness.running.stage import Output
-from harness.store.canonical import sha256_of
-from harness.store.identity import preparation_identity
+from harness.store.provenance import preparation_identity, sha256_of
 
 
 @dataclass(frozen=True)

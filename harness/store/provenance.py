@@ -1,9 +1,10 @@
-"""What produced a result: source hashes, package versions, commit, machine class."""
+"""What produced a result: source hashes, package versions, plugins, commit, machine class."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import os
 import platform
 import re
@@ -15,6 +16,12 @@ from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.api.assets import Asset
+    from harness.api.specs import Preparation
+    from harness.asking.selector import Resolved
 
 PACKAGES = (
     "torch",
@@ -303,3 +310,64 @@ def _git(root: Path, *arguments: str) -> str:
 def python_version() -> str:
     """Such as `3.11.7`."""
     return platform.python_version()
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces: one text for one value."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def sha256_of(value: Any) -> str:
+    """Hash of a JSON value."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def plugin_source(resolved: Resolved) -> str:
+    """Hash of a plugin's source: its class's module, its config's, and what they use."""
+    return source_sha256(*_modules(resolved))
+
+
+def _modules(resolved: Resolved) -> list[str]:
+    modules = {resolved.spec.factory.partition(":")[0], resolved.spec.config.__module__}
+    return sorted(modules - {""})
+
+
+def plugin_identity(resolved: Resolved) -> dict[str, Any]:
+    """What makes two uses of a plugin the same."""
+    return {
+        "name": resolved.name,
+        "version": resolved.spec.version,
+        "source": plugin_source(resolved),
+        "packages": packages_of(*_modules(resolved)),
+        "config": plain_config(resolved),
+    }
+
+
+def plain_config(resolved: Resolved) -> dict[str, Any]:
+    """A plugin's options as JSON values."""
+    values: dict[str, Any] = resolved.config.model_dump(mode="json")
+    return values
+
+
+def preparation_identity(made: Preparation, attack: Resolved) -> dict[str, Any]:
+    """What makes two preparations the same: their code and arguments, whoever asks for them."""
+    return {
+        "name": made.name,
+        "factory": made.factory,
+        "source": source_sha256(made.factory.partition(":")[0]),
+        "packages": packages_of(made.factory.partition(":")[0]),
+        "arguments": preparation_arguments(made, attack),
+    }
+
+
+def preparation_arguments(made: Preparation, attack: Resolved) -> dict[str, Any]:
+    """Constants, and the options that the attack was given."""
+    config = plain_config(attack)
+    return {**made.constants, **{name: config[name] for name in made.options}}
+
+
+def assets_identity(assets: tuple[Asset, ...]) -> dict[str, dict[str, str]]:
+    """Files by asset, by content."""
+    return {asset.name: {file.name: file.digest for file in asset.files} for asset in assets}

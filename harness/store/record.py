@@ -20,9 +20,8 @@ from harness.scoring.flags import Flag
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore
 from harness.scoring.utility import PLAIN, RECOMPUTED, Utility
-from harness.store.canonical import canonical_json, sha256_of
-from harness.store.identity import plain_config, plugin_source
 from harness.store.paths import disk_errors, listed, write_atomically
+from harness.store.provenance import canonical_json, plain_config, plugin_source, sha256_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,8 +17,8 @@ from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import Board, Name
 from harness.store import Store
-from harness.store.canonical import sha256_of
 from harness.store.paths import disk_errors, write_atomically
+from harness.store.provenance import sha256_of
 from harness.store.record import RunRecord, Stored, Used
 
 FILE = "submission.toml"

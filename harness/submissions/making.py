@@ -19,8 +19,8 @@ from harness.control import ControlReport, run_controls
 from harness.running.record import record_key
 from harness.running.run import Observer
 from harness.scheduling.matrix import Foreseen, State, foresee
-from harness.store.identity import plugin_source
 from harness.store.paths import disk_errors
+from harness.store.provenance import plugin_source
 from harness.store.record import Records
 from harness.submissions.cells import Chosen, choose, fitting, places, settled
 from harness.submissions.folder import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.store.canonical import sha256_of
+from harness.store.provenance import sha256_of
 from harness.store.record import fingerprint
 
 HUGE = b"9" * 5000

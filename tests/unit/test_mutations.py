@@ -37,7 +37,7 @@ from harness.drawing.publishing import differing, files_of, write
 from harness.results.build import board_view
 from harness.results.material import gathered
 from harness.results.view import RowView
-from harness.store.canonical import canonical_json, sha256_of
+from harness.store.provenance import canonical_json, sha256_of
 from harness.store.record import VOLATILE, Records, RunRecord, fingerprint, parse_record
 from harness.submissions.checks import exit_code
 from harness.submissions.folder import FILE, SubmissionFolder, protocol_of

@@ -15,7 +15,7 @@ from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
 from harness.control import VOLATILE
 from harness.running.run import Run
-from harness.store.canonical import sha256_of
+from harness.store.provenance import sha256_of
 from harness.store.record import fingerprint
 from harness.submissions.checks import Verdict, exit_code
 from harness.submissions.folder import SubmissionFolder
