@@ -34,7 +34,7 @@ from harness.asking.registry import load_factory, registry
 from harness.asking.selector import parse_one, resolve
 from harness.assets.lookup import folder
 from harness.rng import KeyedStream
-from harness.running.stack import Stack
+from harness.running.release import Stack
 from harness.running.training import fit, fresh
 from harness.store.paths import cache_root
 from harness_plugins.datasets.fashion_mini import FASHION_MINI

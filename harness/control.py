@@ -18,8 +18,7 @@ from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.asking.selector import Resolved, parse_one, resolve
-from harness.running.machine import equip
-from harness.running.run import Observer, Run
+from harness.running.run import Observer, Run, equip
 from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.identification import Identification
 from harness.scoring.intervals import Interval

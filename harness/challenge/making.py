@@ -30,10 +30,8 @@ from harness.challenge.pack import (
 )
 from harness.challenge.public import choose, draw, pool_sha256
 from harness.rng import KeyedStream, public_stream, secret_stream
-from harness.running.machine import check_machine, equip
-from harness.running.release import ReleaseProtocol, release
-from harness.running.run import Observer, Run
-from harness.running.stack import build_stack
+from harness.running.release import ReleaseProtocol, build_stack, release
+from harness.running.run import Observer, Run, check_machine, equip
 from harness.running.stage import plugin_boundary
 from harness.store import Store, cache_root
 from harness.store.artifacts import save_tensors

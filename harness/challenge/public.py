@@ -20,8 +20,7 @@ from harness.asking.selector import Resolved
 from harness.challenge.pack import Named, Statement
 from harness.rng import public_stream
 from harness.running.load import SplitSizes, collection_of, load
-from harness.running.machine import check_machine, equip
-from harness.running.run import Observer, Run
+from harness.running.run import Observer, Run, check_machine, equip
 from harness.store import Store, cache_root
 
 

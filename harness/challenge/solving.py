@@ -30,7 +30,7 @@ from harness.challenge.public import drawn, stranger
 from harness.running.attack import AttackStage
 from harness.running.release import ReleaseStage
 from harness.running.run import Observer, Run
-from harness.running.space import Space
+from harness.running.samples import Space
 from harness.store.artifacts import save_tensors
 from harness.store.paths import disk_errors
 from harness.store.provenance import sha256_of

@@ -185,7 +185,7 @@ def engine_of(
         with Cluster(address, root) as cluster:
             yield cluster
         return
-    from harness.running.machine import check_machine
+    from harness.running.run import check_machine
     from harness.scheduling.local import Local
     from harness.store.paths import scratch_folder
 

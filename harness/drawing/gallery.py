@@ -154,7 +154,7 @@ def read_stored(root: Path, record: RunRecord) -> Stored | None:
     """
     from harness.running.judge import SCORE, read_nulls
     from harness.running.load import read_splits
-    from harness.running.truth import held_out
+    from harness.running.samples import held_out
     from harness.store import Store
     from harness.store.artifacts import below
 

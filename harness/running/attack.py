@@ -1,24 +1,51 @@
-"""Attack: a view goes to a process of its own, a reconstruction comes back."""
+"""Attack: a view goes to a process of its own, a reconstruction comes back.
+
+A view is a folder with the channels that the attack is granted, and nothing else.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.running.prepare import prepare, preparing
-from harness.running.release import ReleaseStage
-from harness.running.space import Space
+from harness.api.data import Splits
+from harness.api.errors import CellFailed
+from harness.api.knowledge import NETWORKS, Channel
+from harness.api.plugins import Progress
+from harness.api.release import Release
+from harness.api.view import Budget
+from harness.rng import KeyedStream, public_stream, secret_stream
+from harness.running.prepare import prepare
+from harness.running.release import ReleaseStage, input_shape, victim_under
+from harness.running.samples import Space, Truth
 from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
-from harness.running.truth import Truth
-from harness.store.artifacts import Artifact
-from harness.store.provenance import plugin_identity, preparation_identity
+from harness.store.artifacts import Artifact, below
+from harness.store.paths import disk_errors, scratch_folder
+from harness.store.provenance import plain_config, plugin_identity, preparation_identity
 
 if TYPE_CHECKING:
-    from harness.api.plugins import Progress, Reconstruction
+    from torch import Tensor
+
+    from harness.api.plugins import Reconstruction
     from harness.asking.plan import AttackPlan
     from harness.running.run import Run
+    from harness.sandbox.jobs import Frame, Named
+    from harness.sandbox.process import Spent
+
+MASKS = "extra.masks"
+SECRET = {Channel.WEIGHTS, Channel.SOURCES, Channel.BATCH_LABELS}
+PREFIXED = {
+    Channel.FEATURE_ENCODER,
+    Channel.GRADIENTS,
+    Channel.MODEL,
+    Channel.BN_STATISTICS,
+}
 
 
 @dataclass(frozen=True)
@@ -63,9 +90,6 @@ class AttackStage(Stage[Answer]):
 
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Prepare, then let the attack at the release."""
-        from harness.running.view import frame_of, hand_over, tensors_in, workplace
-        from harness.sandbox.jobs import DIAGNOSTICS, FOUND
-
         plan = self.plan
         with run.processes.take() as process, workplace(process, self.label) as place:
             learned, before = prepare(run, plan, place)
@@ -74,8 +98,8 @@ class AttackStage(Stage[Answer]):
             folders = {"view": str(place.view), "out": str(place.out), "prepared": str(learned)}
             job = {"action": "reconstruct", **folders}
             took = process.ask(job, run.budget, progress, spent=before.seconds)
-            tensors = tensors_in(place.out / FOUND)
-            diagnostics = json.loads((place.out / DIAGNOSTICS).read_text(encoding="utf-8"))
+            tensors = tensors_in(place.out / "reconstruction.safetensors")
+            diagnostics = json.loads((place.out / "diagnostics.json").read_text(encoding="utf-8"))
         facts = {
             "diagnostics": diagnostics,
             "peak_memory": {self.label: max(took.megabytes, before.megabytes)},
@@ -91,19 +115,173 @@ class AttackStage(Stage[Answer]):
         return Answer(found, stored.facts.get("peak_memory", {}))
 
 
-def learned_by(run: Run, plan: AttackPlan) -> dict[str, dict[str, Any]]:
-    """What the attack's preparations were, by content, for the record."""
-    shared = [
-        stage for stage in preparing(run, plan) if stage.label != f"prepare {plan.attack.name}"
-    ]
-    return {s.label: run.store.identity(s.name, s.key) for s in shared if run.has(s)}
+class Process(Protocol):
+    """Where one attack does its jobs, one after another."""
+
+    def ask(
+        self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
+    ) -> Spent:
+        """Have a job done; CellFailed or CellTimedOut where it fails."""
+        ...
 
 
-def seconds_of(run: Run, plan: AttackPlan) -> dict[str, float]:
-    """What the attack took, and what it learned before, whoever made it and when."""
-    stages: list[Stage[Any]] = [AttackStage(run.cell, plan), *preparing(run, plan)]
-    return {
-        stage.label: round(run.store.facts(stage.name, stage.key)["own_seconds"], 3)
-        for stage in stages
-        if run.store.has(stage.name, stage.key)
-    }
+class Processes(Protocol):
+    """Lends each attack a process; more may be `expected`, so that one is started ahead."""
+
+    expected: int
+
+    def warm(self) -> None:
+        """Start the next one now."""
+        ...
+
+    def take(self) -> AbstractContextManager[Process]:
+        """A process for one attack."""
+        ...
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The process of one attack, and its folders: the views before and of the release, and out."""
+
+    process: Process
+    base: Path
+    before: Path
+    view: Path
+    out: Path
+
+
+def workplaces() -> Path:
+    """Where attacks work: the system's temporary folder, far from the store."""
+    return Path(tempfile.gettempdir()) / f"encoding-harness-{os.getuid()}"
+
+
+@contextmanager
+def workplace(process: Process, label: str) -> Iterator[Workplace]:
+    """Folders for one attack, gone when it is done."""
+    with scratch_folder(workplaces(), label.replace(" ", "-")) as base:
+        folders = base / "before", base / "view", base / "out"
+        for folder in folders:
+            folder.mkdir()
+        yield Workplace(process, base, *folders)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Targets among decoys, in a secret order; `truth[i]` is where target i is."""
+
+    images: Tensor
+    truth: Tensor
+
+
+def candidates(splits: Splits, stream: KeyedStream) -> Candidates:
+    """Mix the private images with as many test images, or all there are if those are fewer.
+
+    No attacker holds test images otherwise. `splits` are as the judge has them: where images are
+    held out, those are the private ones.
+    """
+    import torch
+
+    private, test = splits.private.images, splits.test.images
+    decoys = test[: len(private)].to(private.dtype)
+    order = stream.stream(what="candidates").permutation(len(private) + len(decoys))
+    truth = order.argsort()[: len(private)]
+    return Candidates(torch.cat([private, decoys])[order], truth)
+
+
+def hand_over(run: Run, folder: Path, frame: Frame, channels: frozenset[Channel]) -> None:
+    """Write exactly these channels of the run's release and truth."""
+    secret = secret_stream(run.cell.request.seed, run.secret)
+    with disk_errors(folder):
+        view(folder, frame, channels, run.release, run.truth.splits, secret)
+
+
+def view(
+    folder: Path,
+    frame: Frame,
+    channels: frozenset[Channel],
+    release: Release,
+    splits: Splits,
+    stream: KeyedStream,
+) -> None:
+    """Write exactly these channels. Nothing else enters the folder."""
+    from harness.sandbox.jobs import write_folder
+
+    tensors = {c: _tensors(c, release, splits, stream) for c in sorted(channels)}
+    write_folder(folder, frame, {c: named for c, named in tensors.items() if named})
+
+
+def _tensors(
+    channel: Channel, release: Release, splits: Splits, stream: KeyedStream
+) -> Mapping[str, Tensor]:
+    if channel is Channel.PUBLIC:
+        return {"images": splits.public.images, "labels": splits.public.labels}
+    if channel is Channel.CANDIDATES:
+        mixed = candidates(splits, stream)
+        images = mixed.images if mixed.images.is_floating_point() else mixed.images.float() / 255
+        return {channel: splits.scale.standardise(images)}
+    if channel in PREFIXED:
+        held = release.secrets if channel is Channel.BN_STATISTICS else release.tensors
+        return below(f"{channel}.", held)
+    if channel is Channel.MASKS:
+        return {channel: release.secrets[MASKS]} if MASKS in release.secrets else {}
+    held = release.secrets if channel in SECRET else release.tensors
+    return {channel: held[channel]} if channel in held else {}
+
+
+def frame_of(run: Run, plan: AttackPlan, present: frozenset[Channel], purpose: str) -> Frame:
+    """What a view of these channels says besides tensors."""
+    from harness.sandbox.jobs import Frame, Named
+
+    cell, request, splits = run.cell, run.cell.request, run.splits
+    network = bool(present & NETWORKS)
+    stream = public_stream(request.seed).stream(attack=plan.attack.name, purpose=purpose)
+    return Frame(
+        attack=Named(name=plan.attack.name, config=plain_config(plan.attack)),
+        granted=tuple(sorted(plan.channels)),
+        threat_model=cell.threat_model.name,
+        mean=splits.scale.mean,
+        std=splits.scale.std,
+        low=splits.scale.low,
+        high=splits.scale.high,
+        shape=splits.shape,
+        input_shape=input_shape(run.release) if network else (),
+        classes=len(splits.classes),
+        n_private=len(splits.private) if Channel.N_PRIVATE in present else None,
+        encoder=encoder_of(run) if Channel.ENCODER in present else None,
+        victim=_victim(run) if network else None,
+        protocol=cell.protocol,
+        key=stream.key.hex(),
+        device=cell.device,
+        seconds=request.time_limit,
+        megabytes=request.megabytes,
+        threads=cell.threads,
+    )
+
+
+def encoder_of(run: Run) -> Named | None:
+    """The encoding defense with its parameters as they turned out."""
+    from harness.sandbox.jobs import Named
+
+    encoding = run.cell.encoding
+    if encoding is None:
+        return None
+    resolved = run.release.resolved.get(encoding.name, {})
+    return Named(name=encoding.name, config={**plain_config(encoding), **resolved})
+
+
+def _victim(run: Run) -> Named:
+    from harness.sandbox.jobs import Named
+
+    victim = victim_under(run, run.cell.defenses)
+    return Named(name=victim.name, config=plain_config(victim))
+
+
+def tensors_in(path: Path) -> dict[str, Tensor]:
+    """What an attack's process left in a file; CellFailed where that cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, FileNotFoundError) as error:
+        raise CellFailed(f"the attack left no readable result: {error}") from None

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from harness.api import CellFailed, Encoded, Samples, Secrets, Stream
-from harness.running.stack import Stack
+from harness.running.release import Stack
 from harness.sandbox.rebuilding import plain
 
 LABEL_SLACK = 1e-4

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from harness.api import CellFailed, Reconstruction, Release, ReleaseKind, Samples
 from harness.rng import KeyedStream
-from harness.running.truth import JudgedSplits
-from harness.running.view import MASKS, candidates
+from harness.running.attack import MASKS, candidates
+from harness.running.samples import JudgedSplits
 from harness.scoring.clusters import NAMES, ClusterFacts, cluster_findings
 from harness.scoring.findings import (
     BatchFacts,

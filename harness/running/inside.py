@@ -14,8 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from harness.api import Progress, Recipe, Release, ReleaseKind, Samples, Stream, UsageError
 from harness.rng import seeded
 from harness.running.encoding import Rounds
-from harness.running.release import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS
-from harness.running.stack import Stack
+from harness.running.release import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, Stack
 from harness.running.training import (
     EpochClock,
     correct,

@@ -12,9 +12,8 @@ from harness.api.plugins import Metric, Scene
 from harness.api.specs import MetricSpec
 from harness.rng import public_stream, secret_stream
 from harness.running.attack import AttackStage
-from harness.running.release import ReleaseStage
+from harness.running.samples import Truth
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
-from harness.running.truth import Truth
 from harness.scoring.by_image import ByImage, another_of_its_class, by_image
 from harness.scoring.findings import Finding
 from harness.scoring.flags import Flag, judgement_flags
@@ -96,7 +95,7 @@ class Metrics(Output[Mapping[str, tuple[MetricSpec, Metric | str]]]):
         """Build each and let it fail on a pair of images, not in the middle of a cell."""
         import torch
 
-        judged = run(Truth(self.cell))
+        judged = run.truth
         truth, targets = judged.splits, judged.targets
         others = truth.test[: len(truth.private)].unit().images
         scene = Scene(
@@ -172,13 +171,12 @@ class ScoreStage(Output[Scores]):
 
     def obtain(self, run: Run) -> Scores:
         """From the store, or scored in the midst of judging."""
-
-        def make() -> Artifact:
+        with run.store.turn("judge", self.key, force=run.forced("judge")) as stored:
+            if stored is not None:
+                return {name: stored.tensors[name] for name in stored.facts["order"]}
             scores = self.score()
-            return Artifact(scores, {"order": list(scores)})
-
-        stored, _ = run.store.obtain("judge", self.key, make, force=run.forced("judge"))
-        return {name: stored.tensors[name] for name in stored.facts["order"]}
+            run.store.write("judge", self.key, Artifact(scores, {"order": list(scores)}))
+            return scores
 
 
 def kept_scores(run: Run, *of: str) -> Kept:
@@ -210,7 +208,7 @@ class NullsStage(Stage[Nulls]):
         """Guess."""
         from harness.scoring.judgement import nulls_of
 
-        truth = run(Truth(self.cell))
+        truth = run.truth
         nulls = nulls_of(truth.splits, truth.targets, judging(self.cell), run.device)
         images = {
             f"{IMAGE}{name}": shown[:1] if name in (MEAN, COLOUR) else shown
@@ -240,7 +238,7 @@ def null_scores(run: Run, told: Help) -> NullScores:
     """The nulls' scores, told as much of the truth as matching an attack's images took."""
     from harness.scoring.judgement import score_nulls
 
-    truth, cell = run(Truth(run.cell)), run.cell
+    truth, cell = run.truth, run.cell
     batches = str(cell.request.batch_size) if told.groups is not None else ""
     return score_nulls(
         truth.splits,
@@ -278,11 +276,11 @@ class JudgeStage(Stage[Judged]):
 
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Match, score, and look at what else is claimed."""
-        from harness.scoring.judgement import NO_HELP, judge
+        from harness.scoring.judgement import judge
 
         cell, attack = self.cell, self.plan.attack.name
         found = run(AttackStage(cell, self.plan)).reconstruction
-        truth, release = run(Truth(cell)), run(ReleaseStage.of(cell))
+        truth, release = run.truth, run.release
         sources = release.secrets.get("sources")
         with plugin_boundary("judge"):
             judgement = judge(
@@ -294,7 +292,7 @@ class JudgeStage(Stage[Judged]):
                 metrics=run(Metrics(cell)),
                 stream=judging(cell),
                 device=run.device,
-                nulls=null_scores(run, NO_HELP),
+                nulls=run.nulls,
                 attack=attack,
                 signs_hidden=cell.hides_signs,
                 kept=kept_scores(run, "attack", AttackStage(cell, self.plan).key),
@@ -360,16 +358,15 @@ def groups_of(run: Run) -> Tensor | None:
     """[batches, b]: the primary private images of each released gradient."""
     if run.cell.kind is not ReleaseKind.GRADIENTS:
         return None
-    return run(ReleaseStage.of(run.cell)).secrets["sources"][..., 0]
+    return run.release.secrets["sources"][..., 0]
 
 
 def evidence_of(run: Run) -> Evidence:
     """What claims are compared with."""
     from harness.running.evidence import Evidence
 
-    truth, release = run(Truth(run.cell)), run(ReleaseStage.of(run.cell))
     secret = secret_stream(run.cell.request.seed, run.secret)
-    return Evidence(truth, release, secret, judging(run.cell))
+    return Evidence(run.truth, run.release, secret, judging(run.cell))
 
 
 def misplaced(run: Run, plan: AttackPlan) -> Scores:
@@ -382,7 +379,7 @@ def misplaced(run: Run, plan: AttackPlan) -> Scores:
 
     from harness.scoring.judgement import score_images
 
-    judged, truth = run(JudgeStage(run.cell, plan)), run(Truth(run.cell))
+    judged, truth = run(JudgeStage(run.cell, plan)), run.truth
     if not judged.shown:
         return {}
     others = another_of_its_class(truth.splits.private.labels[: truth.targets])

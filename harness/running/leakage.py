@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import CellFailed, NotApplicable
 from harness.asking.plan import AttackPlan, Cell, one_attack
-from harness.running.attack import AttackStage, learned_by, seconds_of
+from harness.running.attack import AttackStage
 from harness.running.judge import (
     SCORE,
     Judged,
@@ -24,8 +24,8 @@ from harness.running.judge import (
     scores_by_image,
     with_left_out,
 )
+from harness.running.prepare import preparing
 from harness.running.stage import Output, Stage
-from harness.running.truth import Truth
 from harness.scoring.by_image import ByImage, strongest, worst_case
 from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.flags import (
@@ -76,6 +76,7 @@ def leakage(run: Run) -> Leakage:
 
     CellFailed where the attack fails, or all of many do.
     """
+    _ = run.nulls
     if run.cell.members:
         return _of_many(run)
     assert run.cell.main is not None
@@ -88,7 +89,7 @@ def _of_one(run: Run, plan: AttackPlan) -> Leakage:
     judged, answer = run(judge), run(attack)
     companions, failed = _judged(run, {each.attack.name: each for each in run.cell.companions})
     run.peak_memory.update(answer.peak_memory)
-    for label, seconds in seconds_of(run, plan).items():
+    for label, seconds in _seconds_of(run, plan).items():
         run.timing.setdefault(label, seconds)
     flags = (*judged.flags, *_rising(run, plan, plan.attack.name))
     return Leakage(
@@ -101,11 +102,27 @@ def _of_one(run: Run, plan: AttackPlan) -> Leakage:
         flags=(*flags, *failure_flags("companion", failed)),
         verdict=judged.verdict,
         artifacts={
-            **learned_by(run, plan),
+            **_learned_by(run, plan),
             "attack": run.identity(attack),
             "judge": run.identity(judge),
         },
     )
+
+
+def _learned_by(run: Run, plan: AttackPlan) -> dict[str, dict[str, Any]]:
+    """What the attack's preparations were, by content, for the record."""
+    shared = preparing(run, plan)[:-1]
+    return {s.label: run.identity(s) for s in shared if run.store.has(s.name, s.key)}
+
+
+def _seconds_of(run: Run, plan: AttackPlan) -> dict[str, float]:
+    """What the attack took, and what it learned before, whoever made it and when."""
+    stages: list[Stage[Any]] = [AttackStage(run.cell, plan), *preparing(run, plan)]
+    return {
+        stage.label: round(run.store.facts(stage.name, stage.key)["own_seconds"], 3)
+        for stage in stages
+        if run.store.has(stage.name, stage.key)
+    }
 
 
 def _judged(
@@ -134,7 +151,7 @@ def _of_many(run: Run) -> Leakage:
     artifacts = {"judge": run.identity(stage)}
     for name, plan in stage.members.items():
         run.peak_memory.update(run(AttackStage(cell, plan)).peak_memory)
-        artifacts |= learned_by(run, plan)
+        artifacts |= _learned_by(run, plan)
         artifacts[f"attack {name}"] = run.identity(AttackStage(cell, plan))
         artifacts[f"judge {name}"] = run.identity(JudgeStage(cell, plan))
     told = {name: _told(judged) for name, judged in done.items()}
@@ -206,7 +223,7 @@ class WorstStage(Stage[Worst]):
 
     def _values(self, run: Run, done: Mapping[str, Judged]) -> dict[str, Values]:
         """By metric, the worst case over attacks and that over nulls."""
-        metrics, targets = run(Metrics(self.cell)), run(Truth(self.cell)).targets
+        metrics, targets = run(Metrics(self.cell)), run.truth.targets
         others = [found for plan in self.members.values() if (found := misplaced(run, plan))]
         values = {}
         for name, named in null_scores(run, _most_help(run, done)).per_image.items():
@@ -222,7 +239,7 @@ class WorstStage(Stage[Worst]):
         """The member that came nearest to each image."""
         scores = _scores(done, metric) if metric else {}
         if metric is None or not scores:
-            return [""] * run(Truth(self.cell)).targets
+            return [""] * run.truth.targets
         spec, _ = run(Metrics(self.cell))[metric.removesuffix("_abs")]
         return strongest(scores, spec.leaks_more)[1]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,13 +12,9 @@ from harness.api.errors import HarnessError
 from harness.running.judge import JudgeStage
 from harness.running.leakage import Leakage
 from harness.running.load import SPLITS, LoadStage
-from harness.running.machine import peak_megabytes
-from harness.running.release import ReleaseStage
-from harness.running.space import Space
-from harness.running.stack import victim_under
+from harness.running.release import ReleaseStage, victim_under
 from harness.running.stage import code_identity
 from harness.running.train import Learning, TrainStage
-from harness.running.truth import Truth
 from harness.scoring.flags import cell_flags
 from harness.store.provenance import (
     code_state,
@@ -48,7 +46,7 @@ def record_key(cell: Cell) -> str:
 def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
     """The record of a cell that came to its end."""
     cell = run.cell
-    release, splits = run(ReleaseStage.of(cell)), run(Space(cell))
+    release, splits = run.release, run.splits
     sizes = {name: len(getattr(splits, name)) for name in SPLITS}
     adapted = plain_config(victim_under(run, cell.defenses))
     asked = plain_config(cell.victim)
@@ -60,7 +58,7 @@ def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
     return RunRecord(
         **_common(cell, run.registry, release.resolved, changed),
         status="ok",
-        splits={**sizes, "targets": run(Truth(cell)).targets},
+        splits={**sizes, "targets": run.truth.targets},
         utility=learned.utility,
         measures=dict(learned.measures),
         privacy=dict(leaked.privacy),
@@ -123,3 +121,9 @@ def _common(
         "code": code_state(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def peak_megabytes() -> float:
+    """The most memory this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / 2**20 if sys.platform == "darwin" else peak / 2**10, 1)

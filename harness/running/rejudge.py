@@ -21,9 +21,8 @@ from harness.asking.request import make_request
 from harness.asking.selector import Resolved, parse_stack, resolve
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, scores_by_image
-from harness.running.machine import equip
 from harness.running.release import ReleaseStage, read_release
-from harness.running.run import Observer, Run
+from harness.running.run import Observer, Run, equip
 from harness.scoring.by_image import ByImage
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.api.data import Samples, Splits
+from harness.api.errors import PluginError
 from harness.api.knowledge import ReleaseKind
-from harness.api.plugins import Progress, Victim, silent
+from harness.api.plugins import (
+    EncodingDefense,
+    GradientDefense,
+    Progress,
+    Recipe,
+    TrainingDefense,
+    Victim,
+    silent,
+)
 from harness.api.release import Release
 from harness.rng import public_stream, secret_stream
-from harness.running.space import Space, space_identity, standardised
-from harness.running.stack import Stack, build_stack, victim_under
+from harness.running.samples import Space, Truth, space_identity, standardised
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
-from harness.running.truth import Truth
 from harness.store.artifacts import Artifact, below
 from harness.store.provenance import plugin_identity
 
@@ -82,7 +89,7 @@ class ReleaseStage(Stage[Release]):
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Encode, or train inside."""
         request = self.cell.request
-        judged = run(Truth(self.cell)) if len(self.inputs) > 1 else None
+        judged = run.truth if len(self.inputs) > 1 else None
         protocol = ReleaseProtocol(
             rounds=request.rounds,
             batch_size=request.batch_size,
@@ -94,7 +101,7 @@ class ReleaseStage(Stage[Release]):
         held_out = judged.splits.private if judged and self.cell.held_out else None
         with plugin_boundary("+".join(d.name for d in self.defenses) or "no defense"):
             made = release(
-                run(Space(self.cell)),
+                run.splits,
                 build_stack(run, self.defenses),
                 self.kind,
                 run.build("victims", victim.spec, victim.config),
@@ -222,3 +229,65 @@ def input_shape(release: Release) -> tuple[int, ...]:
 def measured(release: Release) -> dict[str, float]:
     """What training defenses measured while a release was made."""
     return {name: float(value) for name, value in below(MEASURE, release.facts).items()}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """At most one encoding defense and any number of the others, by name."""
+
+    encoding: tuple[str, EncodingDefense[Any]] | None = None
+    training: tuple[tuple[str, TrainingDefense[Any]], ...] = ()
+    gradient: tuple[tuple[str, GradientDefense[Any]], ...] = ()
+
+    @property
+    def penalties(self) -> list[TrainingDefense[Any]]:
+        """The training defenses that add to the loss."""
+        plain = TrainingDefense.penalty
+        return [guard for _, guard in self.training if type(guard).penalty is not plain]
+
+    @property
+    def gradient_maker(self) -> TrainingDefense[Any] | None:
+        """The training defense that makes the gradients that leave, if one does."""
+        return next((guard for _, guard in self.training if guard.releases_gradients), None)
+
+    def adapt(self, recipe: Recipe) -> Recipe:
+        """A victim's recipe as these defenses want it, checked like one that was asked for."""
+        for _, guard in self.training:
+            recipe = guard.adapt(recipe)
+        for _, defense in self.gradient:
+            recipe = defense.adapt(recipe)
+        return type(recipe).model_validate(recipe.model_dump())
+
+    def measures(self) -> dict[str, float]:
+        """What the training defenses measured, as `defense.name`."""
+        return {
+            f"{name}.{key}": float(value)
+            for name, guard in self.training
+            for key, value in guard.measures().items()
+        }
+
+
+def build_stack(run: Run, defenses: tuple[Resolved, ...]) -> Stack:
+    """The defenses at work."""
+    built = [(d.spec.stage, d.name, run.build("defenses", d.spec, d.config)) for d in defenses]
+    named = {
+        stage: tuple((n, d) for s, n, d in built if s == stage)
+        for stage in ("encoding", "training", "gradient")
+    }
+    encoding = named["encoding"][0] if named["encoding"] else None
+    return Stack(encoding, named["training"], named["gradient"])
+
+
+def victim_under(run: Run, defenses: tuple[Resolved, ...]) -> Resolved:
+    """The cell's victim with its recipe as a stack wants it."""
+    victim = run.cell.victim
+    stack = build_stack(run, defenses)
+    with plugin_boundary("+".join(d.name for d in defenses) or "no defense"):
+        return replace(victim, config=stack.adapt(recipe_of(victim)))
+
+
+def recipe_of(victim: Resolved) -> Recipe:
+    """A victim's config; PluginError where it is no recipe."""
+    if not isinstance(victim.config, Recipe):
+        raise PluginError(f"the config of victim '{victim.name}' does not extend Recipe")
+    return victim.config

@@ -6,40 +6,51 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from harness.api.assets import AssetFolder
-from harness.api.errors import CellFailed, HarnessError, UsageError
+from harness.api.data import Splits
+from harness.api.errors import AssetUnavailable, CellFailed, HarnessError, UsageError
 from harness.api.plugins import Progress, silent
+from harness.api.release import Release
 from harness.api.specs import Spec
 from harness.api.view import Budget
 from harness.asking.plan import AttackPlan, Cell, plan
 from harness.asking.registry import Registry, load_factory, registry
 from harness.asking.request import make_request
 from harness.assets.lookup import folder as asset_folder
+from harness.assets.lookup import locate
 from harness.running.attack import AttackStage
-from harness.running.judge import JudgeStage
+from harness.running.judge import JudgeStage, null_scores
 from harness.running.leakage import Leakage, leakage
 from harness.running.load import LoadStage
-from harness.running.machine import check_machine, equip, lacks, make_deterministic, settle
 from harness.running.record import ended, ended_by, record_key, sealed
 from harness.running.release import ReleaseStage
+from harness.running.samples import JudgedSplits, Space, Truth
 from harness.running.stage import Output, Stage, plugin_boundary
 from harness.running.train import Learning, TrainStage, learning
 from harness.store.artifacts import Store
 from harness.store.paths import cache_root, scratch_folder, sweep
+from harness.store.provenance import available_threads, can_compute_on, device_class
 from harness.store.record import Records, RunRecord, Status
 
 if TYPE_CHECKING:
     import torch
 
-    from harness.running.view import Processes
+    from harness.asking.selector import Resolved
+    from harness.running.attack import Processes
+    from harness.scoring.judgement import NullScores
 
 Out = TypeVar("Out")
 
@@ -160,7 +171,7 @@ class Run:
         """One cell, top to bottom."""
         only = self.cell.request.only
         self.expect(() if only == "utility" else self.cell.attacks)
-        self(ReleaseStage.of(self.cell))  # the splits are loaded; encoded, or trained on inside
+        _ = self.release  # the splits are loaded; encoded, or trained on inside
         learned = learning(self) if only != "privacy" else Learning()
         leaked = leakage(self) if only != "utility" and self.cell.main else Leakage()
         record = sealed(self, learned, leaked)
@@ -234,7 +245,7 @@ class Run:
     def processes(self) -> Processes:
         """The processes of attacks; what killed runs left is swept away first."""
         if self._processes is None:
-            from harness.running.view import workplaces
+            from harness.running.attack import workplaces
             from harness.sandbox.process import Workers
 
             for root in (self.store.root, workplaces()):
@@ -244,6 +255,28 @@ class Run:
             self._ending.callback(workers.close)
             self._processes = workers
         return self._processes
+
+    @cached_property
+    def splits(self) -> Splits:
+        """Private, public and test samples in the space."""
+        return self(Space(self.cell))
+
+    @cached_property
+    def truth(self) -> JudgedSplits:
+        """The splits as the judge has them."""
+        return self(Truth(self.cell))
+
+    @cached_property
+    def release(self) -> Release:
+        """What leaves in this cell."""
+        return self(ReleaseStage.of(self.cell))
+
+    @cached_property
+    def nulls(self) -> NullScores:
+        """What guesses without the release score, told nothing of the truth."""
+        from harness.scoring.judgement import NO_HELP
+
+        return null_scores(self, NO_HELP)
 
     @property
     def records(self) -> Records:
@@ -323,3 +356,80 @@ def dry_run(
         **beside,
         "stages": stages,
     }
+
+
+def equip(cell: Cell, root: Path, secret: bytes | None = None) -> Cell:
+    """Fix what depends on this machine: device, threads, and which assets are here.
+
+    `secret` is the owner's key, where there is one. AssetUnavailable where what the cell cannot do
+    without is not here.
+    """
+    if lacking := lacks(cell, root):
+        raise AssetUnavailable(lacking)
+    return settle(cell, root, secret)
+
+
+def lacks(cell: Cell, root: Path) -> str:
+    """What a cell cannot do without and is not here, and how to get it; empty if nothing."""
+    try:
+        for resolved in filter(None, (cell.dataset, cell.public, cell.space)):
+            for asset in resolved.spec.assets:
+                locate(asset, root)
+    except AssetUnavailable as error:
+        return str(error)
+    return ""
+
+
+def settle(cell: Cell, root: Path, secret: bytes | None = None) -> Cell:
+    """As `equip`, of a cell that need not run: its data may be missing."""
+    fingerprints = {
+        resolved.written: _fingerprint_of(resolved)
+        for resolved in filter(None, (cell.dataset, cell.public))
+        if resolved.spec.fingerprint
+    }
+    unavailable = dict(cell.unavailable)
+    for spec in cell.metrics:
+        try:
+            for asset in spec.assets:
+                locate(asset, root)
+        except AssetUnavailable as error:
+            unavailable[spec.name] = str(error)
+    return replace(
+        cell,
+        device=device_class(cell.request.device),
+        threads=cell.request.threads or available_threads(),
+        unavailable=unavailable,
+        fingerprints=fingerprints,
+        owner=fingerprint(secret),
+    )
+
+
+def fingerprint(secret: bytes | None) -> str:
+    """What a record says of the owner's key: never the key."""
+    if secret is None:
+        return "derived from the seed"
+    return f"sha256:{hashlib.sha256(b'owner key' + secret).hexdigest()[:16]}"
+
+
+def _fingerprint_of(resolved: Resolved) -> str:
+    """What names a dataset's data where no asset does."""
+    module, _, function = resolved.spec.fingerprint.partition(":")
+    found: str = getattr(import_module(module), function)(resolved.config)
+    return found
+
+
+def check_machine(device: str) -> None:
+    """UsageError unless torch is installed and sees the device."""
+    if find_spec("torch") is None:
+        raise UsageError("An evaluation needs torch, which is not installed; stored ones do not.")
+    if not can_compute_on(device):
+        raise UsageError(f"torch sees no {device} device here; leave --device at auto.")
+
+
+def make_deterministic(threads: int) -> None:
+    """Fixed thread count, and the deterministic form of every operation that has one."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(threads)
+    torch.set_deterministic_debug_mode("warn")

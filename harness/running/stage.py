@@ -94,8 +94,10 @@ class Stage(Output[Out]):
 
         Where the work was another process's, its own clock counts (`own_seconds`).
         """
-
-        def make() -> Artifact:
+        with run.store.turn(self.name, self.key, force=run.forced(self.name)) as stored:
+            if stored is not None:
+                run.observer.cached(self.label)
+                return self.read(stored)
             for output in self.inputs:
                 run(output)
             with run.watched(self.label) as progress:
@@ -103,13 +105,8 @@ class Stage(Output[Out]):
             run.made.add(self.key)
             if "own_seconds" in made.facts:
                 run.timing[self.label] = round(made.facts["own_seconds"], 3)
-            return made
-
-        force = run.forced(self.name)
-        stored, found = run.store.obtain(self.name, self.key, make, force=force)
-        if found:
-            run.observer.cached(self.label)
-        return self.read(stored)
+            run.store.write(self.name, self.key, made)
+            return self.read(made)
 
 
 def code_identity(*modules: str) -> dict[str, Any]:

@@ -16,11 +16,14 @@ from harness.running.release import (
     OWNER_MODEL,
     SECONDS,
     ReleaseStage,
+    Stack,
+    build_stack,
     input_shape,
     measured,
+    recipe_of,
+    victim_under,
 )
-from harness.running.space import Space, standardised
-from harness.running.stack import Stack, build_stack, recipe_of, victim_under
+from harness.running.samples import Space, standardised
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.scoring.utility import (
     ENCODED,
@@ -122,7 +125,7 @@ class TrainStage(Stage[Trained]):
         """Train, and ask what was learned."""
         from harness.running.training import EpochClock, state
 
-        made, splits = run(self._release), run(Space(self.cell))
+        made, splits = run(self._release), run.splits
         stack, victim = build_stack(run, self.defenses), victim_under(run, self.defenses)
         clock = EpochClock(progress)
         with plugin_boundary(self.cell.victim.name):
@@ -308,7 +311,7 @@ def learning(run: Run) -> Learning:
     run.timing.update(_seconds(own, plain))
     measures = dict(own[0].measures)
     if run.cell.kind is ReleaseKind.GRADIENTS:
-        young = measured(run(ReleaseStage.of(run.cell)))
+        young = measured(run.release)
         measures |= {f"release.{name}": value for name, value in young.items()}
     return Learning(summed_up([t.right for t in own], [t.right for t in plain]), measures)
 

@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from harness.api import CellFailed, Loader, Progress, Recipe, Stream, Victim
 from harness.api.plugins import silent
 from harness.rng import seeded
-from harness.running.stack import Stack
+from harness.running.release import Stack
 from harness.sandbox.rebuilding import cut_at
 
 Batch = tuple[Tensor, Tensor]

@@ -150,7 +150,7 @@ def _unfit(name: str, options: Mapping[str, Any], token: Path) -> str:
     from harness.asking.plan import plan
     from harness.asking.registry import registry
     from harness.asking.request import make_request
-    from harness.running.machine import equip
+    from harness.running.run import equip
     from harness.store import cache_root
 
     here = f"The cluster's node {platform.node()}"

@@ -15,9 +15,8 @@ from harness.asking.registry import Registry, registry
 from harness.asking.selector import Resolved
 from harness.boards.cells import BoardCell, Costs
 from harness.boards.folder import BoardFolder
-from harness.running.machine import lacks, settle
 from harness.running.record import record_key
-from harness.running.run import Run
+from harness.running.run import Run, lacks, settle
 from harness.scheduling.queue import Ended, Outcome, TaskProgress, unwatched
 from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store import Store

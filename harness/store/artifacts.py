@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,27 +57,30 @@ class Store:
         with disk_errors(self.root):
             return (self._folder(stage, key) / FACTS).exists()
 
-    def obtain(
-        self, stage: str, key: str, make: Callable[[], Artifact], *, force: bool = False
-    ) -> tuple[Artifact, bool]:
-        """The artifact of a key, made if it is not there; and whether it was.
+    @contextmanager
+    def turn(self, stage: str, key: str, *, force: bool = False) -> Iterator[Artifact | None]:
+        """The artifact of a key; None if it is not there, and is made and written in this turn.
 
         Processes that want the same artifact take turns, so it is made once. `force` makes it
         anew, but not again what is new since this store was opened.
         """
         force = force and (stage, key) not in self._fresh
-        if not force and self.has(stage, key):
-            with suppress(StoreError, IntegrityError):  # replaced or pruned meanwhile, perhaps
-                return self.read(stage, key), True
+        found = None if force else self._readable(stage, key)
+        if found is not None:
+            yield found
+            return
         before = self._written(stage, key)
         with self.lock(f"{stage}-{key}"):
-            if self.has(stage, key) and (not force or self._written(stage, key) != before):
-                self._fresh.add((stage, key))
-                return self.read(stage, key), True
-            made = make()
-            self.write(stage, key, made)
+            there = self.has(stage, key) and (not force or self._written(stage, key) != before)
+            yield self.read(stage, key) if there else None
             self._fresh.add((stage, key))
-            return made, False
+
+    def _readable(self, stage: str, key: str) -> Artifact | None:
+        """What is there, unless it is replaced or pruned meanwhile, or corrupt."""
+        if self.has(stage, key):
+            with suppress(StoreError, IntegrityError):
+                return self.read(stage, key)
+        return None
 
     def _written(self, stage: str, key: str) -> int | None:
         """Which writing of an artifact is there: someone else may remake it in a wait."""

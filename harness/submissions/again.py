@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.api.errors import UsageError
-from harness.running.machine import check_machine, fingerprint
-from harness.running.run import Observer, Run
+from harness.running.run import Observer, Run, check_machine, fingerprint
 from harness.scoring.summary import PROPORTION, MetricScore
 from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder

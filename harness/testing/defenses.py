@@ -11,7 +11,7 @@ from torch import Tensor
 from harness.api import CellFailed, HarnessError, Recipe, Release, ReleaseKind, Samples, Stage
 from harness.asking.selector import parse_one, resolve
 from harness.rng import Axis, KeyedStream, derive
-from harness.running.space import Space, standardised
+from harness.running.samples import Space, standardised
 from harness.running.train import learning
 from harness.testing.datasets import known
 from harness.testing.subject import Subject, Violation, refusal

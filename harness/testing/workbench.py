@@ -13,11 +13,9 @@ from torch import Tensor
 from harness.api import Budget, HarnessError, Progress, Release, ReleaseKind
 from harness.asking.plan import AttackPlan, plan
 from harness.asking.request import make_request
-from harness.running.attack import AttackStage
-from harness.running.machine import equip
+from harness.running.attack import AttackStage, workplaces
 from harness.running.release import ReleaseStage
-from harness.running.run import Run
-from harness.running.view import workplaces
+from harness.running.run import Run, equip
 from harness.sandbox.jobs import pack, prepare, reconstruct, share
 from harness.sandbox.process import Spent
 from harness.store import Store, cache_root

@@ -6,9 +6,9 @@ import torch
 import harness
 from harness.api import Channel
 from harness.rng import KeyedStream, board_key
+from harness.running.attack import view
 from harness.running.load import read_splits
 from harness.running.release import read_release
-from harness.running.view import view
 from harness.sandbox.jobs import Frame, Named, open_view
 from harness.store import Store
 

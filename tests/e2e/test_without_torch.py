@@ -14,8 +14,8 @@ from commandline import environment
 from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
-from harness.running.machine import equip
 from harness.running.record import record_key
+from harness.running.run import equip
 from harness.scoring.flags import Flag
 from harness.scoring.summary import MetricScore
 from harness.store.record import Records, RunRecord, Used

@@ -10,7 +10,7 @@ import pytest
 from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
-from harness.running.machine import equip
+from harness.running.run import equip
 from harness.scheduling.cluster import work
 from harness.scheduling.steps import Task, tasks_of
 

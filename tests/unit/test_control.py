@@ -22,8 +22,8 @@ from harness.control import (
     report_path,
     run_controls,
 )
-from harness.running.machine import equip
 from harness.running.record import record_key
+from harness.running.run import equip
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import MetricScore

@@ -12,7 +12,7 @@ from small_fashion import BOARD, CPU, OWNER, built_in, same, splits
 from torch.nn.functional import cross_entropy, one_hot
 
 from harness.api import CellFailed, UsageError
-from harness.running.stack import Stack
+from harness.running.release import Stack
 from harness.running.training import Batches, fit, fresh
 from harness_plugins.defenses.dpsgd import DpSgdConfig
 from harness_plugins.defenses.dpsgd.defense import DpSgd, clipped_sum

@@ -5,7 +5,7 @@ import torch
 from small_fashion import splits
 
 from harness.api import CellFailed, Samples
-from harness.running.space import embed
+from harness.running.samples import embed
 from harness.store import Store
 from harness.store.features import BATCH, INDEX, ROWS, FeatureStore, damaged, intact
 

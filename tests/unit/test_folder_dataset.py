@@ -239,7 +239,7 @@ def test_two_folders_in_one_cell_each_keep_their_own_fingerprint(tmp_path):
     from harness.asking.registry import registry
     from harness.asking.request import make_request
     from harness.running.load import LoadStage
-    from harness.running.machine import equip
+    from harness.running.run import equip
 
     def draw(folder, shade):
         for name in ("a", "b"):

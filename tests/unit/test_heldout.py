@@ -5,11 +5,9 @@ import torch
 from small_fashion import BOARD, CPU, OWNER, same, splits, tiny
 
 from harness.api import ReleaseKind, UsageError
-from harness.running.release import ReleaseProtocol, input_shape, release
-from harness.running.space import standardised
-from harness.running.stack import Stack
-from harness.running.truth import HELD_OUT, held_out
-from harness.running.view import candidates
+from harness.running.attack import candidates
+from harness.running.release import ReleaseProtocol, Stack, input_shape, release
+from harness.running.samples import HELD_OUT, held_out, standardised
 from harness.sandbox.rebuilding import restore_encoder
 from harness.store.artifacts import below
 

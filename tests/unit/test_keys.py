@@ -17,7 +17,7 @@ from harness.asking.request import make_request
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, NullsStage, ScoreStage
 from harness.running.leakage import WorstStage
-from harness.running.prepare import PreparationStage, PrepareStage
+from harness.running.prepare import PrepareStage
 from harness.running.record import record_key
 from harness.running.run import stages_of
 from harness.running.train import TrainStage
@@ -37,7 +37,8 @@ def cell_of(**options: Any) -> Cell:
 def key(made: Preparation, *, told: dict[str, Any] | None = None, **options: Any) -> str:
     cell = cell_of(**options)
     encoder = Told(told) if told else None
-    return PreparationStage(cell, made, cell.attack, encoder).key  # type: ignore[arg-type]
+    assert cell.main is not None
+    return PrepareStage(cell, cell.main, encoder, made).key  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.running.release import ReleaseProtocol, input_shape, release
-from harness.running.space import standardised
-from harness.running.stack import Stack
+from harness.running.release import ReleaseProtocol, Stack, input_shape, release
+from harness.running.samples import standardised
 from harness.running.train import train
 from harness.sandbox.rebuilding import cut_at, restore, restore_encoder
 from harness.store.artifacts import below

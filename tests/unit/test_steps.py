@@ -17,7 +17,7 @@ from harness.api.errors import (
 from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
-from harness.running.machine import settle
+from harness.running.run import settle
 from harness.scheduling.queue import Outcome
 from harness.scheduling.steps import Task, tasks_of
 from harness.store.paths import cache_root

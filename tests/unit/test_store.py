@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,18 @@ def artifact(value: float = 1.0) -> Artifact:
     import torch
 
     return Artifact({"x": torch.full((2, 3), value)}, {"value": value, "nested": {"a": [1, 2]}})
+
+
+def taken(
+    store: Store, make: Callable[[], Artifact], *, force: bool = False
+) -> tuple[Artifact, bool]:
+    """An artifact as stages take it, made in their turn if it is not there; and whether it was."""
+    with store.turn("load", "key", force=force) as found:
+        if found is not None:
+            return found, True
+        made = make()
+        store.write("load", "key", made)
+        return made, False
 
 
 def values(found: Artifact) -> list[float]:
@@ -149,7 +162,7 @@ def test_a_folder_without_facts_was_never_finished(tmp_path: Path) -> None:
     store.write("load", "key", artifact())
     (tmp_path / "artifacts" / "load" / "key" / "facts.json").unlink()
     assert not store.has("load", "key")
-    found, cached = store.obtain("load", "key", lambda: artifact(2.0))
+    found, cached = taken(store, lambda: artifact(2.0))
     assert (values(found), cached) == ([2.0], False)
     assert values(store.read("load", "key")) == [2.0]
 
@@ -204,21 +217,21 @@ def test_bytes_that_changed_are_refused(tmp_path: Path, name: str, old: bytes, n
         store.read("judge", "key")
 
 
-# -- obtaining -----------------------------------------------------------------------------------
+# -- taking turns ---------------------------------------------------------------------------------
 
 
-def test_obtain_makes_once_and_reads_then(tmp_path: Path) -> None:
-    assert values(Store(tmp_path).obtain("load", "key", artifact)[0]) == [1.0]
-    found, cached = Store(tmp_path).obtain("load", "key", lambda: artifact(2.0))
+def test_what_is_not_there_is_made_once_and_read_then(tmp_path: Path) -> None:
+    assert taken(values(Store(tmp_path), artifact)[0]) == [1.0]
+    found, cached = taken(Store(tmp_path), lambda: artifact(2.0))
     assert (values(found), cached) == ([1.0], True)
 
 
 def test_force_makes_anew_but_once(tmp_path: Path) -> None:
-    Store(tmp_path).obtain("load", "key", artifact)
+    taken(Store(tmp_path), artifact)
     store = Store(tmp_path)
-    found, cached = store.obtain("load", "key", lambda: artifact(2.0), force=True)
+    found, cached = taken(store, lambda: artifact(2.0), force=True)
     assert (values(found), cached) == ([2.0], False)
-    found, cached = store.obtain("load", "key", lambda: artifact(3.0), force=True)
+    found, cached = taken(store, lambda: artifact(3.0), force=True)
     assert (values(found), cached) == ([2.0], True)
 
 
@@ -227,8 +240,8 @@ def test_a_failure_is_not_kept(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        Store(tmp_path).obtain("load", "key", fail)
-    assert Store(tmp_path).obtain("load", "key", artifact)[1] is False
+        taken(Store(tmp_path), fail)
+    assert taken(Store(tmp_path), artifact)[1] is False
 
 
 def test_those_who_want_the_same_take_turns(tmp_path: Path) -> None:
@@ -240,7 +253,7 @@ def test_those_who_want_the_same_take_turns(tmp_path: Path) -> None:
         return artifact()
 
     def want(force: bool) -> None:
-        Store(tmp_path).obtain("load", "key", slow, force=force)
+        taken(Store(tmp_path), slow, force=force)
 
     for force in (False, True):
         made.clear()

@@ -14,8 +14,8 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
-from harness.running.space import standardised
-from harness.running.stack import Stack
+from harness.running.release import Stack
+from harness.running.samples import standardised
 from harness.running.training import (
     Batches,
     EpochClock,

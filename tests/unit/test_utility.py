@@ -5,8 +5,8 @@ import torch
 from small_fashion import BOARD, CPU, built_in, same, splits, tiny
 
 from harness.api import Config, Encoded, EncodingDefense
-from harness.running.space import standardised
-from harness.running.stack import Stack
+from harness.running.release import Stack
+from harness.running.samples import standardised
 from harness.running.train import utility, with_statistics_of
 from harness.running.training import fresh, outputs, state
 from harness.scoring.utility import ENCODED, PLAIN, RECOMPUTED, Right, Utility, summed_up

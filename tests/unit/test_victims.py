@@ -5,9 +5,8 @@ import torch
 from small_fashion import BOARD, CPU, OWNER, built_in, splits
 
 from harness.api import ReleaseKind, UsageError
-from harness.running.release import ReleaseProtocol, release
-from harness.running.space import standardised
-from harness.running.stack import Stack
+from harness.running.release import ReleaseProtocol, Stack, release
+from harness.running.samples import standardised
 from harness.running.train import train
 from harness.running.training import correct, outputs
 from harness.sandbox.rebuilding import cut_at
