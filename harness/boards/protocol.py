@@ -105,8 +105,7 @@ class Board(_Part):
     @model_validator(mode="after")
     def _consistent(self) -> Board:
         _check_options(self.options, OF_BOARDS, "of the board")
-        names = [track.name for track in self.tracks]
-        if len({*names}) < len(names):
+        if len({track.name for track in self.tracks}) < len(self.tracks):
             raise ValueError("two tracks have the same name")
         for track in self.tracks:
             metrics = str({**self.options, **track.options}.get("metrics", "all"))

@@ -70,10 +70,8 @@ def gathered(folder: BoardFolder) -> Material:
         told = _described(each.path, each.description, folder)
         submissions.append(told)
         kept += [_kept(folder, record, told.name) for record in each.kept()]
-        own = (
-            report for report in _reports(each.controls) if told.hands_in("attack", report.attack)
-        )
-        controls += [Reported(report, told.name) for report in own]
+        handed_in = [r for r in _reports(each.controls) if told.hands_in("attack", r.attack)]
+        controls += [Reported(report, told.name) for report in handed_in]
     return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
 

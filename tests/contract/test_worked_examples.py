@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from strangers import Machine, pip_install
 
-PLUGINS = Path(__file__).parents[2] / "docs" / "plugins"
+ROOT = Path(__file__).parents[2]
+PLUGINS = ROOT / "docs" / "plugins"
 PAGE = PLUGINS / "attack.md"
 FILE = re.compile(r'^```\w+ title="(?P<path>[^"]+)"\n(?P<text>.*?)^```$', re.M | re.S)
 SHOWN = re.compile(r"^snr_db ↑ +(?P<mean>[\d.]+) ±.*?\+(?P<gain>[\d.]+) \[", re.M)
@@ -75,3 +76,13 @@ def test_the_metric_of_the_page_keeps_the_contract(tmp_path, tmp_path_factory):
     checked = with_plugin(tmp_path, tmp_path_factory).harness("check", "max_error")
     assert checked.code == 0, checked.out + checked.err
     assert checked.out.splitlines()[-1].endswith("nothing to fix")
+
+
+def test_the_table_of_a_board_is_read_as_its_page_shows(monkeypatch, capsys):
+    page = (ROOT / "docs" / "boards.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    monkeypatch.chdir(ROOT)
+    exec(code)
+    gains = dict(line.split() for line in capsys.readouterr().out.splitlines()[1:-1])
+    assert float(gains["singmix[tau=1]"]) > 7
+    assert float(gains["none"]) > 100

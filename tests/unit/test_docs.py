@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import harness.api
+from harness.boards.protocol import Board
 
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]
@@ -64,12 +65,12 @@ def test_the_docs_are_built_where_changes_are_checked() -> None:
         assert ",docs," in (ROOT / place).read_text(encoding="utf-8")
 
 
-def test_an_example_of_a_board_is_one() -> None:
-    from harness.boards.protocol import Board
-
-    text, *_ = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "boards.md").read_text(), re.M | re.S)
-    board = Board.model_validate(tomllib.loads(text))
-    assert [track.name for track in board.tracks] == ["once"]
+def test_examples_of_a_board_are_such() -> None:
+    page = (DOCS / "boards.md").read_text(encoding="utf-8")
+    whole, ranked = map(tomllib.loads, re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S))
+    assert [track.name for track in Board.model_validate(whole).tracks] == ["once"]
+    options = {**whole["options"], **ranked["options"]}
+    assert Board.model_validate({**whole, **ranked, "options": options}).ranking == ("max_error",)
 
 
 def test_the_design_names_every_layer_and_only_files_that_are_there() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from board_records import ended, passed, record, tiny_board, used
-from harness.scoring.flag import Flag
 from pandas.testing import assert_frame_equal
 
 import harness
@@ -18,6 +17,7 @@ from harness.api import UsageError
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE
 from harness.results.tables import OF_BOARDS, exported, load_board
+from harness.scoring.flags import Flag
 from harness.store.frame import COLUMNS
 from harness.store.record import Member, Records
 
