@@ -31,7 +31,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import Config, Recipe, Stage
 from harness.asking.registry import load_factory, registry
-from harness.asking.selector import parse_one, resolve
+from harness.asking.request import parse_one, resolve
 from harness.assets.lookup import folder
 from harness.rng import KeyedStream
 from harness.running.release import Stack

@@ -2,12 +2,14 @@
 
     python benchmarks/travel.py
 
-Runs `harness evaluate` on a few images in an empty cache, in this process, and counts what of
-`harness/` is called: not what is merely imported. Attacks' own processes are not counted.
+Runs `harness.evaluate()` on a few images in an empty cache, in this process, and counts what of
+`harness/` is called: not what is merely imported. A comprehension is part of its function. The
+command line around it, and attacks' own processes, are not counted.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import tempfile
@@ -17,7 +19,7 @@ from typing import Any
 
 import harness
 
-SMALL = ("--private-size", "40", "--public-size", "80", "--test-size", "40", "--quiet")
+SMALL = {"private_size": 40, "public_size": 80, "test_size": 40}
 ROOM = str(Path(harness.__file__).parent) + os.sep
 
 
@@ -31,7 +33,7 @@ class Travel:
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
         """Hear of every call."""
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(ROOM) or code.co_name == "<module>":
+        if event != "call" or not counts(code):
             return
         self.functions.add(code)
         stack = own_frames(frame)
@@ -44,26 +46,30 @@ class Travel:
         return {code.co_filename.removeprefix(ROOM) for code in self.functions}
 
 
+def counts(code: CodeType) -> bool:
+    """Whether this is a function of the house, or a lambda."""
+    runs = bool(code.co_flags & inspect.CO_OPTIMIZED)  # not a module's or a class's body
+    part = code.co_name.startswith("<") and code.co_name != "<lambda>"
+    return runs and not part and code.co_filename.startswith(ROOM)
+
+
 def own_frames(frame: FrameType | None) -> list[str]:
     """The frames of the house on a stack, from the outermost."""
     found = []
     while frame:
-        name = frame.f_code.co_filename
-        if name.startswith(ROOM):
-            found.append(f"{name.removeprefix(ROOM)}:{frame.f_code.co_name}")
+        if counts(code := frame.f_code):
+            found.append(f"{code.co_filename.removeprefix(ROOM)}:{code.co_name}")
         frame = frame.f_back
     return found[::-1]
 
 
 def main() -> None:
-    from harness.cli import cli
-
     travel = Travel()
+    evaluate = harness.evaluate
     with tempfile.TemporaryDirectory() as cache:
-        os.environ["HARNESS_CACHE"] = cache
         sys.setprofile(travel)
         try:
-            cli.main(["evaluate", *SMALL], standalone_mode=False)
+            evaluate(cache=Path(cache), **SMALL)
         finally:
             sys.setprofile(None)
     print(f"files {len(travel.files)}, functions {len(travel.functions)}")

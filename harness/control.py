@@ -16,12 +16,11 @@ from harness.api.specs import AttackSpec, Control
 from harness.asking import PresetName
 from harness.asking.plan import plan
 from harness.asking.registry import registry
-from harness.asking.request import make_request
-from harness.asking.selector import Resolved, parse_one, resolve
+from harness.asking.request import Resolved, make_request, parse_one, resolve
 from harness.running.run import Observer, Run, equip
 from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.identification import Identification
-from harness.scoring.intervals import Interval
+from harness.scoring.summary import Interval
 from harness.scoring.verdict import ABSOLUTE
 from harness.store.paths import cache_root, disk_errors, write_atomically
 from harness.store.provenance import (

@@ -9,7 +9,7 @@ from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ThreatModel
 from harness.api.specs import AttackSpec, Control, Spec, Stage
 from harness.asking.registry import KINDS, Registered, load_factory, registry
-from harness.asking.selector import Resolved, parse_one, resolve
+from harness.asking.request import Resolved, parse_one, resolve
 from harness.rng import KeyedStream, board_key, owner_key
 from harness.store import cache_root
 

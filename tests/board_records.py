@@ -9,16 +9,13 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.asking.registry import registry
-from harness.asking.request import make_request
-from harness.asking.selector import parse_stack
+from harness.asking.request import make_request, parse_stack
 from harness.boards.protocol import Board
 from harness.control import ControlReport, ControlResult
 from harness.results.material import Kept, Material, Reported
 from harness.rng import KeyedStream, board_key
-from harness.scoring.by_image import by_image
 from harness.scoring.flags import Flag
-from harness.scoring.intervals import proportion_interval
-from harness.scoring.summary import Values, summarise
+from harness.scoring.summary import Values, by_image, proportion_interval, summarise
 from harness.scoring.utility import Accuracy, Utility
 from harness.store.record import RunRecord, Used
 

@@ -79,12 +79,3 @@ class ThreatModel:
     summary: str
     grants: frozenset[Channel]
     ranked: bool = True
-
-
-def release_kind(needs: frozenset[Channel]) -> ReleaseKind:
-    """The kind of release that a set of needs reads; an attack reads exactly one."""
-    kinds = {RELEASE_CHANNELS[channel] for channel in needs if channel in RELEASE_CHANNELS}
-    if len(kinds) != 1:
-        wanted = ", ".join(sorted(RELEASE_CHANNELS))
-        raise ValueError(f"needs must name exactly one of {wanted}; got {sorted(needs)}")
-    return kinds.pop()

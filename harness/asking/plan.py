@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pydantic import ValidationError
 
 from harness.api.errors import UsageError
-from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel, release_kind
+from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
 from harness.api.specs import AttackSpec, MetricSpec, Preparation, Spec, Stage
-from harness.asking.registry import Registry
-from harness.asking.request import Request
-from harness.asking.selector import Resolved, parse_one, parse_stack, resolve
+from harness.asking.registry import Registry, release_kind
+from harness.asking.request import Request, Resolved, parse_one, parse_stack, resolve
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class Cell:
     threads: int = 1
     owner: str = ""
     """Fingerprint of the owner's key, or of whatever stands for what the owner has."""
+    outputs: dict[type, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What a run can be asked for of this very cell, by class: each is named once."""
     left_out: tuple[tuple[MetricSpec, str], ...] = ()
     """Metrics that were not asked for, with the reason."""
     unavailable: Mapping[str, str] = field(default_factory=dict)

@@ -23,7 +23,13 @@ from pydantic import BaseModel, ValidationError
 from harness.api import hooks
 from harness.api.assets import Asset
 from harness.api.errors import PluginError, UsageError, nearest
-from harness.api.knowledge import PRIOR_CHANNELS, Channel, ThreatModel, release_kind
+from harness.api.knowledge import (
+    PRIOR_CHANNELS,
+    RELEASE_CHANNELS,
+    Channel,
+    ReleaseKind,
+    ThreatModel,
+)
 from harness.api.specs import (
     AttackSpec,
     DatasetSpec,
@@ -370,3 +376,12 @@ def load_factory(spec: Spec, origin: Origin) -> type[Any]:
             f"{type(error).__name__}: {error}"
         ) from error
     return factory
+
+
+def release_kind(needs: frozenset[Channel]) -> ReleaseKind:
+    """The kind of release that a set of needs reads; an attack reads exactly one."""
+    kinds = {RELEASE_CHANNELS[channel] for channel in needs if channel in RELEASE_CHANNELS}
+    if len(kinds) != 1:
+        wanted = ", ".join(sorted(RELEASE_CHANNELS))
+        raise ValueError(f"needs must name exactly one of {wanted}; got {sorted(needs)}")
+    return kinds.pop()

@@ -1,21 +1,33 @@
-"""What a user asks for, checked: one schema for the command line, TOML files and records."""
+"""What a user asks for, checked: one schema for the command line, TOML files and records.
+
+Plugins are named in a language of their own: `gradprune[p=0.9]+mixup[k=4]`.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from harness.api.errors import UsageError, nearest
+from harness.api.specs import Spec
 from harness.asking import Options
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Part = TypeVar("Part", bound=BaseModel)
+
+JOINT = re.compile(r"\+(?![^\[]*\])")
+"""The `+` outside brackets: `1e+2` inside them is a number."""
+TERM = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s*")
 
 
 class Sizes(BaseModel):
@@ -127,3 +139,127 @@ def validated(model: type[Part], values: Mapping[str, Any], fault: str) -> Part:
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
         raise UsageError(f"{fault}: {'; '.join(faults)}.") from None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """One plugin as written: its name and its options, still text."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def written(self) -> str:
+        """The same in one text, as plainly as it can be written."""
+        inside = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.name}[{inside}]" if inside else self.name
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One plugin as it will run: its declaration, and its config with every default filled."""
+
+    spec: Any
+    config: BaseModel
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        name: str = self.spec.name
+        return name
+
+    @property
+    def written(self) -> str:
+        """Name and config in one text: two uses of one plugin differ by it."""
+        return f"{self.name} {self.config.model_dump_json()}"
+
+
+def parse_stack(text: str) -> tuple[Selection, ...]:
+    """Parse a `+`-joined stack; UsageError shows what could not be read."""
+    return tuple(parse_one(term, text) for term in JOINT.split(text))
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """Every choice that a grid stands for: `mixup[k=2|4]` is `mixup[k=2]` and `mixup[k=4]`.
+
+    Several grids in one text are multiplied, the last one turning fastest. UsageError for what
+    cannot be read.
+    """
+    parts = [_expanded(selection, text) for selection in parse_stack(text)]
+    return tuple("+".join(chosen) for chosen in product(*parts))
+
+
+def _expanded(selection: Selection, whole: str) -> list[str]:
+    values = [[piece.strip() for piece in v.split("|")] for v in selection.options.values()]
+    if any(not piece for choices in values for piece in choices):
+        raise UsageError(f"Cannot read a grid in '{whole}': write option=value|value.")
+    return [
+        Selection(selection.name, dict(zip(selection.options, chosen, strict=True))).written
+        for chosen in product(*values)
+    ]
+
+
+def parse_one(term: str, whole: str | None = None) -> Selection:
+    """Parse `name` or `name[key=value,…]`."""
+    match = TERM.fullmatch(term)
+    if not match:
+        raise UsageError(
+            f"Cannot read '{term.strip()}' in '{whole or term}': "
+            "write name or name[option=value,option=value]."
+        )
+    return Selection(match["name"], _options(match["options"] or "", term))
+
+
+def _options(text: str, term: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key or not value:
+            raise UsageError(f"Cannot read '{part}' in '{term.strip()}': write option=value.")
+        if key in options:
+            raise UsageError(f"'{key}' is given twice in '{term.strip()}'.")
+        options[key] = value
+    return options
+
+
+def resolve(spec: Spec, selection: Selection, preset: str) -> Resolved:
+    """Fill a config: defaults, then the preset, then what was written."""
+    options = dict(selection.options)
+    chosen = options.pop("preset", None)
+    if chosen is not None and chosen not in spec.presets:
+        raise UsageError(f"'{spec.name}' has no preset '{chosen}'.{nearest(chosen, spec.presets)}")
+    _check_options(spec, options)
+    values = {**spec.presets.get(chosen or preset, {}), **_typed(spec, options)}
+    try:
+        return Resolved(spec, spec.config.model_validate(values))
+    except ValidationError as error:
+        raise UsageError(_explain(spec, error)) from None
+
+
+def _typed(spec: Spec, options: Mapping[str, str]) -> dict[str, Any]:
+    """`none` means no value, where the option may have none."""
+    fields = spec.config.model_fields
+    optional = {key for key in options if NoneType in get_args(fields[key].annotation)}
+    return {
+        key: None if key in optional and value.lower() == "none" else value
+        for key, value in options.items()
+    }
+
+
+def _check_options(spec: Spec, options: Mapping[str, str]) -> None:
+    known = {*spec.config.model_fields, "preset"}
+    for key in options:
+        if key not in known:
+            raise UsageError(f"'{spec.name}' has no option '{key}'.{nearest(key, known)}")
+
+
+def _explain(spec: Spec, error: ValidationError) -> str:
+    faults = [_fault(dict(fault)) for fault in error.errors()]
+    return f"'{spec.name}': {'; '.join(faults)}. See: harness describe {spec.name}"
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    """What one option, or several together, should have been."""
+    if not fault["loc"]:
+        return str(fault["msg"]).removeprefix("Value error, ")
+    return f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg']}"

@@ -9,8 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import UsageError
-from harness.asking.request import Request, make_request
-from harness.asking.selector import expand
+from harness.asking.request import Request, expand, make_request
 from harness.boards.protocol import Attacks, Board
 from harness.store.provenance import sha256_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import UsageError
 from harness.asking.plan import Cell, plan
-from harness.asking.selector import parse_stack
+from harness.asking.request import parse_stack
 from harness.boards.cells import cells_of
 from harness.boards.protocol import FILE, Board, read_board
 from harness.store.paths import disk_errors, write_atomically
@@ -18,8 +18,7 @@ from harness.store.provenance import sha256_of
 if TYPE_CHECKING:
     from harness.api.assets import Asset
     from harness.asking.registry import Registry
-    from harness.asking.request import Request
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Request, Resolved
     from harness.store.record import RunRecord
 
 HEADING = "[frozen]"

@@ -15,8 +15,7 @@ from harness.api import Release, ReleaseKind, Splits, UsageError
 from harness.api.specs import Stage
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
-from harness.asking.request import make_request
-from harness.asking.selector import Resolved
+from harness.asking.request import Resolved, make_request
 from harness.challenge import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
 from harness.challenge.opening import SALT_BYTES, Truth, checks, truth_of, write_truth
 from harness.challenge.pack import (

@@ -15,8 +15,7 @@ from pydantic import BaseModel, ValidationError
 from harness.api import IntegrityError, Samples, Splits, Stream, UsageError
 from harness.asking.plan import plan
 from harness.asking.registry import registry
-from harness.asking.request import make_request
-from harness.asking.selector import Resolved
+from harness.asking.request import Resolved, make_request
 from harness.challenge.pack import Named, Statement
 from harness.rng import public_stream
 from harness.running.load import SplitSizes, collection_of, load

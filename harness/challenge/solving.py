@@ -23,7 +23,7 @@ from harness.api import (
     UsageError,
 )
 from harness.asking.registry import registry
-from harness.asking.selector import parse_one
+from harness.asking.request import parse_one
 from harness.challenge import IMAGES, ROWS, TARGETS
 from harness.challenge.pack import Pack, Statement, read_pack
 from harness.challenge.public import drawn, stranger
@@ -59,7 +59,7 @@ def solve(
         raise NotApplicable(f"a pack does not hold what '{attack}' needs: {reason}")
     with run.watched("load"):
         splits = _splits(pack.described, drawn(run, pack.described).public)
-    run.give(Space(run.cell), splits)
+    run.give(Space.of(run.cell), splits)
     run.give(ReleaseStage.of(run.cell), _release(pack))
     with run:
         found = run(AttackStage(run.cell, plan)).reconstruction

@@ -88,7 +88,7 @@ def _of_board(
     """The attacks of a board that declare controls, those that do not, and the board's options."""
     from harness.api.errors import UsageError
     from harness.asking.registry import registry
-    from harness.asking.selector import parse_one
+    from harness.asking.request import parse_one
     from harness.boards.cells import cells_of
 
     if attacks or every or options:

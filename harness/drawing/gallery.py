@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from harness.api.errors import UsageError
-from harness.drawing.plane import differing, written
 from harness.drawing.png import FAINT, FRAME, INK, as_png
 from harness.scoring.verdict import main_metric
 from harness.store.paths import write_atomically
@@ -211,8 +210,8 @@ def _guess(record: RunRecord, nulls: Nulls) -> Tensor:
 
     Of a worst case, whose null is another one for each image: their class means.
     """
-    from harness.scoring.by_image import BEST_OF_NULLS
     from harness.scoring.matching import CLASS_MEAN
+    from harness.scoring.summary import BEST_OF_NULLS
 
     name = main_metric(record.privacy)
     assert name is not None
@@ -235,6 +234,8 @@ def _chosen(stored: Stored) -> list[tuple[str, int]]:
 
 def _difference(record: RunRecord, records: Sequence[RunRecord]) -> str:
     """What sets a record apart: the options that differ among the records."""
+    from harness.drawing.plane import differing, written
+
     names = differing([_options(each) for each in records])
     return "\n".join(written(_options(record), names)) or record.id[:8]
 

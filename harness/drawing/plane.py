@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from harness.api.errors import UsageError, nearest
-from harness.asking.selector import parse_stack
+from harness.asking.request import parse_stack
 from harness.results.numbers import gained, metric_name, off_scale, share
 from harness.results.view import Number, RowView
 from harness.scoring.verdict import main_metric

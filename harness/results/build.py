@@ -10,8 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from harness.asking.registry import registry
-from harness.asking.request import Request
-from harness.asking.selector import parse_stack
+from harness.asking.request import Request, parse_stack
 from harness.results.material import Line, lines
 from harness.results.numbers import combined, number, ratio, rounded
 from harness.results.ranks import attack_views, ranked

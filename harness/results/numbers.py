@@ -7,7 +7,7 @@ from math import hypot, inf, isfinite, sqrt
 
 from harness.api.errors import IntegrityError
 from harness.results.view import Leak, Number
-from harness.scoring.intervals import CONFIDENCE, Interval
+from harness.scoring.summary import CONFIDENCE, Interval
 from harness.scoring.verdict import ABSOLUTE
 
 DIGITS = 6

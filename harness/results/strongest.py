@@ -14,13 +14,13 @@ from harness.results.material import Group
 from harness.results.numbers import TOO_LARGE, combined, number, rounded
 from harness.results.view import Leak, Number
 from harness.rng import KeyedStream, board_key
-from harness.scoring.by_image import ByImage, array
+from harness.scoring.summary import ByImage, array
 from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from harness.scoring.intervals import Interval
+    from harness.scoring.summary import Interval
     from harness.store.record import RunRecord
 
     Column = NDArray[np.float64]
@@ -131,7 +131,7 @@ def intervals(cases: Iterable[Case]) -> Intervals:
 
     So the interval of one does not depend on which others there are.
     """
-    from harness.scoring.intervals import mean_intervals
+    from harness.scoring.summary import mean_intervals
 
     by_length: dict[int, list[Worst]] = {}
     for worst in (each for case in cases for each in case.metrics.values()):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.scoring.intervals import Interval
+from harness.scoring.summary import Interval
 from harness.scoring.verdict import ABSOLUTE, MAIN_METRIC
 
 CellStatus = Literal["ok", "failed", "timeout", "not_applicable", "missing"]

@@ -71,8 +71,8 @@ class AttackStage(Stage[Answer]):
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
         """The release, and the splits that public images and candidates come from."""
-        held_out = (Truth(self.cell),) if self.cell.held_out else ()
-        return (ReleaseStage.of(self.cell), Space(self.cell), *held_out)
+        held_out = (Truth.of(self.cell),) if self.cell.held_out else ()
+        return (ReleaseStage.of(self.cell), Space.of(self.cell), *held_out)
 
     def facts(self) -> dict[str, Any]:
         """The attack, its channels and its budget: it may pace itself by that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,7 +13,6 @@ from harness.api import CellFailed, Reconstruction, Release, ReleaseKind, Sample
 from harness.rng import KeyedStream
 from harness.running.attack import MASKS, candidates
 from harness.running.samples import JudgedSplits
-from harness.scoring.clusters import NAMES, ClusterFacts, cluster_findings
 from harness.scoring.findings import (
     BatchFacts,
     Facts,
@@ -23,6 +23,9 @@ from harness.scoring.findings import (
 )
 from harness.scoring.identification import Identification, identification
 from harness.scoring.judgement import Judgement
+
+if TYPE_CHECKING:
+    from harness.scoring.clusters import ClusterFacts
 
 OF_ROWS = frozenset({"weights", "signs", "pair_scores"})
 """Claims that are about rows, one for each."""
@@ -87,6 +90,8 @@ class Evidence:
         if self.release.kind is ReleaseKind.GRADIENTS:
             return batch_findings(found.claims, self._batches)
         rows = len(self.facts.weights)
+        from harness.scoring.clusters import NAMES, cluster_findings
+
         merged: dict[str, Finding] = cluster_findings(found.claims, self._clusters)
         for name, claim in found.claims.items():
             if name in NAMES:
@@ -98,6 +103,8 @@ class Evidence:
     @property
     def _clusters(self) -> ClusterFacts:
         """The truth about who is in which encoding."""
+        from harness.scoring.clusters import ClusterFacts
+
         secrets = self.release.secrets
         return ClusterFacts(
             sources=secrets.get("sources", NONE.long()).flatten(0, 1),

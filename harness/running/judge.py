@@ -14,13 +14,12 @@ from harness.rng import public_stream, secret_stream
 from harness.running.attack import AttackStage
 from harness.running.samples import Truth
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
-from harness.scoring.by_image import ByImage, another_of_its_class, by_image
 from harness.scoring.findings import Finding
 from harness.scoring.flags import Flag, judgement_flags
 from harness.scoring.identification import Identification
 from harness.scoring.judgement import unscored
 from harness.scoring.matching import COLOUR, MEAN, Nulls
-from harness.scoring.summary import MetricScore
+from harness.scoring.summary import ByImage, MetricScore, another_of_its_class, by_image
 from harness.scoring.verdict import FoundOut, verdict
 from harness.store.artifacts import Artifact, below
 from harness.store.provenance import assets_identity, packages_of, source_sha256
@@ -84,7 +83,7 @@ class Metrics(Output[Mapping[str, tuple[MetricSpec, Metric | str]]]):
     @property
     def inputs(self) -> tuple[Truth]:
         """The images that a metric may learn from or hide others among."""
-        return (Truth(self.cell),)
+        return (Truth.of(self.cell),)
 
     def facts(self) -> dict[str, Any]:
         """Each metric, and why one cannot be had."""
@@ -146,24 +145,24 @@ def metric_identity(spec: MetricSpec) -> list[Any]:
 class ScoreStage(Output[Scores]):
     """The scores of one metric, kept by themselves: another metric makes nobody score again.
 
-    `of` names what is scored; `metric` may end in `_abs`.
+    `scored` names what is; `metric` may end in `_abs`.
     """
 
-    of: tuple[str, ...]
+    scored: tuple[str, ...]
     metric: str
     score: Callable[[], Scores]
 
     @property
     def inputs(self) -> tuple[Truth]:
         """What is scored against."""
-        return (Truth(self.cell),)
+        return (Truth.of(self.cell),)
 
     def facts(self) -> dict[str, Any]:
         """The metric, in one domain."""
         name = self.metric.removesuffix("_abs")
         spec = next(spec for spec in self.cell.metrics if spec.name == name)
         return {
-            "of": self.of,
+            "scored": self.scored,
             "metric": [self.metric, metric_identity(spec)],
             "seed": self.cell.request.seed,
             "hardware": hardware(self.cell),
@@ -198,7 +197,7 @@ class NullsStage(Stage[Nulls]):
     @property
     def inputs(self) -> tuple[Truth]:
         """Public images, and whose guesses they are."""
-        return (Truth(self.cell),)
+        return (Truth.of(self.cell),)
 
     def facts(self) -> dict[str, Any]:
         """The seed: some guesses are drawn."""
@@ -243,12 +242,12 @@ def null_scores(run: Run, told: Help) -> NullScores:
     return score_nulls(
         truth.splits,
         truth.targets,
-        metrics=run(Metrics(cell)),
+        metrics=run(Metrics.of(cell)),
         stream=judging(cell),
         device=run.device,
         signs_hidden=cell.hides_signs,
         told=told,
-        plain=run(NullsStage(cell)),
+        plain=run(NullsStage.of(cell)),
         kept=kept_scores(run, "nulls", str(told.guesses), batches),
     )
 
@@ -268,11 +267,11 @@ class JudgeStage(Stage[Judged]):
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
         """What came back, and what it is compared with."""
-        return (AttackStage(self.cell, self.plan), Truth(self.cell))
+        return (AttackStage(self.cell, self.plan), Truth.of(self.cell))
 
     def facts(self) -> dict[str, Any]:
         """The metrics that were asked for, and the seed of intervals."""
-        return {**Metrics(self.cell).facts(), "seed": self.cell.request.seed}
+        return {**Metrics.of(self.cell).facts(), "seed": self.cell.request.seed}
 
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Match, score, and look at what else is claimed."""
@@ -289,7 +288,7 @@ class JudgeStage(Stage[Judged]):
                 truth.targets,
                 sources=None if sources is None else sources[..., 0].flatten(),
                 groups=groups_of(run),
-                metrics=run(Metrics(cell)),
+                metrics=run(Metrics.of(cell)),
                 stream=judging(cell),
                 device=run.device,
                 nulls=run.nulls,
@@ -312,7 +311,7 @@ class JudgeStage(Stage[Judged]):
             "notes": list(judgement.notes),
             "unnamed": judgement.unnamed,
             "grouped": judgement.grouped,
-            "nulls": NullsStage(cell).key,
+            "nulls": NullsStage.of(cell).key,
         }
         scores = {f"{SCORE}{name}": values for name, values in judgement.per_image.items()}
         guesses = {f"{GUESS}{name}": values for name, values in judgement.guesses.items()}
@@ -386,7 +385,7 @@ def misplaced(run: Run, plan: AttackPlan) -> Scores:
     scores = score_images(
         judged.images[others],
         truth.splits,
-        metrics=run(Metrics(run.cell)),
+        metrics=run(Metrics.of(run.cell)),
         device=run.device,
         signs_hidden=run.cell.hides_signs,
         images_abs=None if judged.images_abs is None else judged.images_abs[others],

@@ -26,7 +26,6 @@ from harness.running.judge import (
 )
 from harness.running.prepare import preparing
 from harness.running.stage import Output, Stage
-from harness.scoring.by_image import ByImage, strongest, worst_case
 from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.flags import (
     Answer,
@@ -38,7 +37,7 @@ from harness.scoring.flags import (
     still_rising,
 )
 from harness.scoring.identification import Identification
-from harness.scoring.summary import MetricScore, Values, summarise
+from harness.scoring.summary import ByImage, MetricScore, Values, strongest, summarise, worst_case
 from harness.scoring.verdict import FoundOut, direction, main_metric, verdict
 from harness.store.artifacts import Artifact, below
 from harness.store.record import Member, Used
@@ -85,8 +84,8 @@ def leakage(run: Run) -> Leakage:
 
 def _of_one(run: Run, plan: AttackPlan) -> Leakage:
     """An attack, and the cheap ones that run in every cell; one of those may fail."""
-    judge, attack = JudgeStage(run.cell, plan), AttackStage(run.cell, plan)
-    judged, answer = run(judge), run(attack)
+    attack, judge = AttackStage(run.cell, plan), JudgeStage(run.cell, plan)
+    answer, judged = run(attack), run(judge)
     companions, failed = _judged(run, {each.attack.name: each for each in run.cell.companions})
     run.peak_memory.update(answer.peak_memory)
     for label, seconds in _seconds_of(run, plan).items():
@@ -133,6 +132,7 @@ def _judged(
     failed: dict[str, CellFailed] = {}
     for name, plan in plans.items():
         try:
+            run(AttackStage(run.cell, plan))
             judged[name] = run(JudgeStage(run.cell, plan))
         except CellFailed as error:
             failed[name] = error
@@ -211,7 +211,7 @@ class WorstStage(Stage[Worst]):
         facts = {
             "privacy": {name: score.model_dump(mode="json") for name, score in privacy.items()},
             "strongest": who,
-            "nulls": NullsStage(self.cell).key,
+            "nulls": NullsStage.of(self.cell).key,
         }
         return Artifact({**tensors, "images": _chosen(done, who)}, facts)
 
@@ -223,7 +223,7 @@ class WorstStage(Stage[Worst]):
 
     def _values(self, run: Run, done: Mapping[str, Judged]) -> dict[str, Values]:
         """By metric, the worst case over attacks and that over nulls."""
-        metrics, targets = run(Metrics(self.cell)), run.truth.targets
+        metrics, targets = run(Metrics.of(self.cell)), run.truth.targets
         others = [found for plan in self.members.values() if (found := misplaced(run, plan))]
         values = {}
         for name, named in null_scores(run, _most_help(run, done)).per_image.items():
@@ -240,7 +240,7 @@ class WorstStage(Stage[Worst]):
         scores = _scores(done, metric) if metric else {}
         if metric is None or not scores:
             return [""] * run.truth.targets
-        spec, _ = run(Metrics(self.cell))[metric.removesuffix("_abs")]
+        spec, _ = run(Metrics.of(self.cell))[metric.removesuffix("_abs")]
         return strongest(scores, spec.leaks_more)[1]
 
 

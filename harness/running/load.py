@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness.api.plugins import Progress
     from harness.asking.plan import Cell
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Resolved
     from harness.running.run import Run
 
 SPLITS = ("private", "public", "test")

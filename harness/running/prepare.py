@@ -66,7 +66,7 @@ class PrepareStage(Stage[Learned]):
     def inputs(self) -> tuple[Output[Any], ...]:
         """Public images; the release where a network in it may be looked at."""
         network = (ReleaseStage.of(self.cell),) if self.channels & NETWORKS else ()
-        return (Space(self.cell), *network)
+        return (Space.of(self.cell), *network)
 
     def facts(self) -> dict[str, Any]:
         """Whose code with which options, and the law of the defense where that is told."""

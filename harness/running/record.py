@@ -52,7 +52,7 @@ def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
     asked = plain_config(cell.victim)
     changed = {name: value for name, value in adapted.items() if value != asked[name]}
     made = {
-        "load": run.identity(LoadStage(cell)),
+        "load": run.identity(LoadStage.of(cell)),
         "release": run.identity(ReleaseStage.of(cell)),
     }
     return RunRecord(

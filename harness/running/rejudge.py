@@ -17,16 +17,14 @@ from harness.api.release import Release
 from harness.api.specs import AttackSpec, DefenseSpec, Stage
 from harness.asking.plan import AttackPlan, Cell, plan_as_ran
 from harness.asking.registry import Registry, registry
-from harness.asking.request import make_request
-from harness.asking.selector import Resolved, parse_stack, resolve
+from harness.asking.request import Resolved, make_request, parse_stack, resolve
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, scores_by_image
 from harness.running.release import ReleaseStage, read_release
 from harness.running.run import Observer, Run, equip
-from harness.scoring.by_image import ByImage
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
-from harness.scoring.summary import MetricScore
+from harness.scoring.summary import ByImage, MetricScore
 from harness.store.artifacts import Artifact, Store
 from harness.store.files import read_tensors
 from harness.store.record import RunRecord, Used

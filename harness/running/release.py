@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from harness.api.data import Samples, Splits
 from harness.api.errors import PluginError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from harness.api.randomness import Stream
     from harness.asking.plan import Cell
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Resolved
     from harness.running.encoding import Rounds
     from harness.running.run import Run
 
@@ -52,9 +52,12 @@ class ReleaseStage(Stage[Release]):
     kind: ReleaseKind
 
     @classmethod
-    def of(cls, cell: Cell) -> ReleaseStage:
+    def of(cls, cell: Cell) -> Self:
         """What leaves in a cell."""
-        return cls(cell, cell.defenses, cell.kind)
+        if cls not in cell.outputs:
+            cell.outputs[cls] = cls(cell, cell.defenses, cell.kind)
+        found: Self = cell.outputs[cls]
+        return found
 
     @property
     def label(self) -> str:
@@ -67,7 +70,7 @@ class ReleaseStage(Stage[Release]):
         """All samples; of gradients and held-out images also which of them are judged."""
         held_out = self.kind is ReleaseKind.FEATURES and self.cell.held_out
         chosen = held_out or self.kind is ReleaseKind.GRADIENTS
-        return (Space(self.cell), Truth(self.cell)) if chosen else (Space(self.cell),)
+        return (Space.of(self.cell), Truth.of(self.cell)) if chosen else (Space.of(self.cell),)
 
     def facts(self) -> dict[str, Any]:
         """Defenses, rounds and seeds; the victim and the machine where it is trained inside."""
@@ -178,14 +181,14 @@ def release(
     `owner_model.*`, from which `train` brings it back. They are features of the private images,
     or of those `held_out`, which nothing was trained on. For gradients training stops early.
     """
-    from harness.running.inside import Inside, features_of, gradients_of
-    from harness.running.training import fresh
-
     private = standardised(splits.private, splits.scale)
     rounds = _rounds(splits, private, stack, kind, protocol=protocol, owner=owner)
     if kind is ReleaseKind.ENCODINGS:
         tensors = {"encodings": rounds.images, "labels": rounds.labels}
         return Release(kind, tensors, rounds.secrets, rounds.resolved)
+    from harness.running.inside import Inside, features_of, gradients_of
+    from harness.running.training import fresh
+
     classes = len(splits.classes)
     shape = tuple(rounds.images.shape[2:])
     model = fresh(victim, shape, classes, board.stream(what="victim"), device=device)

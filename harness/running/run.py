@@ -48,7 +48,7 @@ from harness.store.record import Records, RunRecord, Status
 if TYPE_CHECKING:
     import torch
 
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Resolved
     from harness.running.attack import Processes
     from harness.scoring.judgement import NullScores
 
@@ -77,7 +77,7 @@ def steps_of(cell: Cell) -> dict[Step, tuple[Stage[Any], ...]]:
 def stages_of(cell: Cell) -> dict[str, Stage[Any]]:
     """What will run, as `--dry-run` lists it; of many attacks, each of them."""
     shared: dict[str, Stage[Any]] = {
-        "load": LoadStage(cell),
+        "load": LoadStage.of(cell),
         "release": ReleaseStage.of(cell),
         "train": TrainStage.own(cell)[0],
     }
@@ -259,12 +259,12 @@ class Run:
     @cached_property
     def splits(self) -> Splits:
         """Private, public and test samples in the space."""
-        return self(Space(self.cell))
+        return self(Space.of(self.cell))
 
     @cached_property
     def truth(self) -> JudgedSplits:
         """The splits as the judge has them."""
-        return self(Truth(self.cell))
+        return self(Truth.of(self.cell))
 
     @cached_property
     def release(self) -> Release:

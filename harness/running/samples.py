@@ -41,7 +41,7 @@ class Space(Output[Splits]):
     @property
     def inputs(self) -> tuple[LoadStage]:
         """The images."""
-        return (LoadStage(self.cell),)
+        return (LoadStage.of(self.cell),)
 
     def facts(self) -> dict[str, Any]:
         """The space, and what names its features."""
@@ -49,7 +49,7 @@ class Space(Output[Splits]):
 
     def obtain(self, run: Run) -> Splits:
         """The images themselves, or features of them, those that were met before from disk."""
-        images = run(LoadStage(self.cell))
+        images = run(LoadStage.of(self.cell))
         space = self.cell.space
         if not space.spec.extracts:
             return images
@@ -161,7 +161,7 @@ class Truth(Output[JudgedSplits]):
     @property
     def inputs(self) -> tuple[Space]:
         """All samples."""
-        return (Space(self.cell),)
+        return (Space.of(self.cell),)
 
     def facts(self) -> dict[str, Any]:
         """Which images are judged, and how many."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from harness.api.errors import CellFailed, HarnessError
 from harness.store.artifacts import Artifact
@@ -40,6 +40,14 @@ class Output(ABC, Generic[Out]):
     def __init_subclass__(cls) -> None:
         """The module of an output counts in the keys of what is made of it, and only so."""
         _MODULES.add(cls.__module__)
+
+    @classmethod
+    def of(cls, cell: Cell) -> Self:
+        """The one of a cell that has no more than one."""
+        if cls not in cell.outputs:
+            cell.outputs[cls] = cls(cell)
+        found: Self = cell.outputs[cls]
+        return found
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:

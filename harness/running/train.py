@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from harness.api.randomness import Stream
     from harness.asking.plan import Cell
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Resolved
     from harness.rng import KeyedStream
     from harness.running.run import Run
 
@@ -108,7 +108,7 @@ class TrainStage(Stage[Trained]):
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
         """The release, and test images."""
-        return (self._release, Space(self.cell))
+        return (self._release, Space.of(self.cell))
 
     def facts(self) -> dict[str, Any]:
         """Victim, defenses and seeds."""

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from harness.api.errors import AssetUnavailable
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import Registry, registry
-from harness.asking.selector import Resolved
+from harness.asking.request import Resolved
 from harness.boards.cells import BoardCell, Costs
 from harness.boards.folder import BoardFolder
 from harness.running.record import record_key

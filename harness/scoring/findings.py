@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.api import CellFailed, Stream
-from harness.scoring.intervals import Interval, mean_intervals, proportion_interval
 from harness.scoring.matching import assign_within
+from harness.scoring.summary import Interval, mean_intervals, proportion_interval
 
 if TYPE_CHECKING:
     from torch import Tensor

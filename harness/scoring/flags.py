@@ -18,14 +18,14 @@ from harness.api.knowledge import Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
 from harness.api.randomness import Stream
 from harness.scoring.identification import Identification
-from harness.scoring.intervals import Interval, mean_intervals
+from harness.scoring.summary import Interval, mean_intervals
 from harness.scoring.verdict import MAIN_METRIC, telling_metric
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.asking.plan import Cell
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Resolved
     from harness.scoring.judgement import Judgement
     from harness.scoring.summary import MetricScore
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.api import CellFailed, Stream
-from harness.scoring.intervals import Interval, mean_intervals, proportion_interval
+from harness.scoring.summary import Interval, mean_intervals, proportion_interval
 
 if TYPE_CHECKING:
     from torch import Tensor

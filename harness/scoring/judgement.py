@@ -20,7 +20,6 @@ from harness.api import (
     Splits,
     Stream,
 )
-from harness.scoring.by_image import strongest
 from harness.scoring.matching import (
     MEAN,
     Matched,
@@ -30,7 +29,7 @@ from harness.scoring.matching import (
     match_nulls,
     match_nulls_within,
 )
-from harness.scoring.summary import MetricScore, Values, best_null, summarise
+from harness.scoring.summary import MetricScore, Values, best_null, strongest, summarise
 
 if TYPE_CHECKING:
     import torch

@@ -1,22 +1,122 @@
-"""From one value per image to what the record and the tables say of a metric."""
+"""From one value per image to what is said of a metric: means, how sure they are, worst cases."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.api import Stream
-from harness.scoring.intervals import Interval, mean_intervals, proportion_interval
+from harness.api.randomness import Stream
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from torch import Tensor
+
+Interval = tuple[float, float]
 
 Direction = Literal["higher", "lower"]
 """Of which values more leaks."""
+
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+BATCH_VALUES = 2**21
+"""Values of one batch of resamples: bounds memory."""
+
+
+def mean_intervals(values: NDArray[np.float64], stream: Stream) -> list[Interval | None]:
+    """95% percentile bootstrap intervals of each column's mean over images.
+
+    `values` [n, k], NaN where undefined; every column sees the same 2000 resamples of images.
+    None where there is no interval: fewer than two defined values, or so few that a resample
+    may miss them all.
+    """
+    import numpy as np
+
+    n, k = values.shape
+    if n < 2 or k == 0:
+        return [None] * k
+    defined = n - np.isnan(values).sum(0)
+    bounds = zip(*_bootstrap(values, stream), defined, strict=True)
+    return [_interval(low, high) if count > 1 else None for low, high, count in bounds]
+
+
+def _bootstrap(
+    values: NDArray[np.float64], stream: Stream
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lower and upper bounds [k]; NaN where some resample holds no defined value."""
+    import warnings
+
+    import numpy as np
+    from scipy.stats import DegenerateDataWarning, bootstrap
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)  # NaN says the same
+        result = bootstrap(
+            (np.arange(len(values)),),
+            _resampled_means(values),
+            n_resamples=RESAMPLES,
+            batch=max(1, BATCH_VALUES // len(values)),
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            vectorized=True,
+            rng=np.random.default_rng(stream.seed()),
+        )
+    return result.confidence_interval.low, result.confidence_interval.high
+
+
+def _resampled_means(values: NDArray[np.float64]) -> Callable[..., NDArray[np.float64]]:
+    """The statistic: indices of images [..., n] to means over the defined values [k, ...].
+
+    What is resampled are the images' indices. How often each is drawn, times the values, is the
+    sum: one matrix product for all metrics, where gathering every column would take seconds.
+    """
+    import numpy as np
+
+    defined = ~np.isnan(values)
+    filled = np.where(defined, values, 0.0)
+
+    def means(indices: NDArray[np.int64], axis: int = -1) -> NDArray[np.float64]:  # noqa: ARG001
+        rows = indices.reshape(-1, len(values)).astype(np.int64)
+        offsets = np.arange(len(rows))[:, None] * len(values)
+        drawn = np.bincount((rows + offsets).ravel(), minlength=rows.size).reshape(rows.shape)
+        with np.errstate(invalid="ignore"):
+            ratio = (drawn @ filled) / (drawn @ defined.astype(np.float64))
+        result: NDArray[np.float64] = ratio.T.reshape(-1, *indices.shape[:-1])
+        return result
+
+    return means
+
+
+def _interval(low: float, high: float) -> Interval | None:
+    import math
+
+    return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))
+
+
+def t_interval(shares: Sequence[float]) -> Interval:
+    """95% interval of the mean of two or more independent shares, by Student's t, in [0,1]."""
+    import numpy as np
+    from scipy.stats import t
+
+    mean, n = float(np.mean(shares)), len(shares)
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(shares, ddof=1) / np.sqrt(n))
+    return max(0.0, mean - reach), min(1.0, mean + reach)
+
+
+def proportion_interval(hits: int, n: int) -> Interval | None:
+    """95% Wilson interval of a proportion."""
+    from scipy.stats import binomtest
+
+    if n == 0:
+        return None
+    interval = binomtest(hits, n).proportion_ci(CONFIDENCE, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
 PROPORTION = "proportion"
 """The unit of metrics whose values are 0 or 1: their mean gets a Wilson interval."""
 
@@ -145,3 +245,107 @@ def _score(values: Values, ci: Interval | None, gain_ci: Interval | None) -> Met
         undefined=len(values.attack) - n,
         chance=values.chance,
     )
+
+
+DIGITS = 6
+"""Significant digits that are kept: far finer than any interval."""
+
+Column = tuple[float | None, ...]
+"""A value for each target; None where it is undefined."""
+BEST_OF_NULLS = "best_of_nulls"
+"""The null of a worst case: the best of all nulls, image by image, and of every attack's answer
+to another image of the same class."""
+
+
+class ByImage(BaseModel):
+    """One metric, image by image.
+
+    `attack` is what the attack scores, `guess` the best of the nulls on each image, `misplaced`
+    what the attack's answers score where each is given to another image of its class: as lucky
+    as they are, and without knowledge. It is empty where the attack shows no images.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    leaks_more: Direction
+    unit: str = ""
+    attack: Column
+    guess: Column
+    misplaced: Column = ()
+
+
+def by_image(
+    privacy: Mapping[str, MetricScore],
+    attack: Mapping[str, Sequence[float]],
+    guess: Mapping[str, Sequence[float]],
+    misplaced: Mapping[str, Sequence[float]],
+) -> dict[str, ByImage]:
+    """What a record keeps of each metric that was scored; values [targets], NaN if undefined."""
+    return {
+        name: ByImage(
+            leaks_more=privacy[name].leaks_more,
+            unit=privacy[name].unit,
+            attack=_column(values),
+            guess=_column(guess[name]),
+            misplaced=_column(misplaced.get(name, ())),
+        )
+        for name, values in attack.items()
+    }
+
+
+def _column(values: Sequence[float]) -> Column:
+    return tuple(None if math.isnan(v) else float(f"{v:.{DIGITS}g}") for v in values)
+
+
+def array(column: Column) -> NDArray[np.float64]:
+    """[targets], NaN where undefined."""
+    import numpy as np
+
+    return np.array([np.nan if value is None else value for value in column], dtype=np.float64)
+
+
+def strongest(scores: Mapping[str, Tensor], leaks_more: Direction) -> tuple[Tensor, list[str]]:
+    """The best score [n] of each image over attacks, NaN where none has one, and whose it is.
+
+    The first of equals; "" where none has a score.
+    """
+    import torch
+
+    names = list(scores)
+    sign = 1 if leaks_more == "higher" else -1
+    table = sign * torch.stack([scores[name].double() for name in names])
+    best, index = table.nan_to_num(nan=-torch.inf).max(0)
+    found = best > -torch.inf
+    values = torch.where(found, sign * best, torch.nan)
+    who = [
+        names[i] if there else "" for i, there in zip(index.tolist(), found.tolist(), strict=True)
+    ]
+    return values, who
+
+
+def another_of_its_class(labels: Tensor) -> Tensor:
+    """[n] int64: for each image another one of the same class, each one's once; itself if alone."""
+    import torch
+
+    others = torch.arange(len(labels))
+    for label in range(int(labels.max()) + 1 if len(labels) else 0):
+        members = (labels == label).nonzero().squeeze(1)
+        others[members] = members.roll(1)
+    return others
+
+
+def worst_case(
+    scores: Mapping[str, Tensor],
+    nulls: Sequence[Tensor],
+    leaks_more: Direction,
+    unit: str,
+    chance: float | None,
+) -> Values:
+    """One metric's worst case over attacks, beside the worst case over nulls.
+
+    The maximum over many attacks is lucky somewhere. Answers to other images of the class have
+    the same luck and say nothing of this one: among the `nulls` they keep the gain honest.
+    """
+    best, _ = strongest(scores, leaks_more)
+    null, _ = strongest({str(i): each for i, each in enumerate(nulls)}, leaks_more)
+    return Values(best.numpy(), {BEST_OF_NULLS: null.numpy()}, leaks_more, unit, chance)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.scoring.intervals import Interval, proportion_interval, t_interval
+from harness.scoring.summary import Interval, proportion_interval, t_interval
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.api.assets import Asset
     from harness.api.specs import Preparation
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Resolved
 
 PACKAGES = (
     "torch",
@@ -102,13 +102,14 @@ def modules_of(*modules: str, apart: frozenset[str] = frozenset()) -> tuple[str,
 @cache
 def _spec(module: str) -> ModuleSpec | None:
     """Where a module lies. Unlike `find_spec` it runs no parent: a hash costs no torch."""
-    parent = module.rpartition(".")[0]
-    if not parent:
-        return find_spec(module)
-    above = _spec(parent)
-    places = (above.submodule_search_locations if above else None) or ()
-    found = (FileFinder(place, (SourceFileLoader, [".py"])).find_spec(module) for place in places)
-    return next(filter(None, found), None)
+    top, *below = module.split(".")
+    spec, name = find_spec(top), top
+    for part in below:
+        name = f"{name}.{part}"
+        places = (spec.submodule_search_locations if spec else None) or ()
+        finders = (FileFinder(place, (SourceFileLoader, [".py"])) for place in places)
+        spec = next(filter(None, (finder.find_spec(name) for finder in finders)), None)
+    return spec
 
 
 def _source(module: str) -> Path | None:

@@ -14,11 +14,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.api.errors import IntegrityError, UsageError
 from harness.asking.request import Request
-from harness.scoring.by_image import ByImage
 from harness.scoring.findings import Finding
 from harness.scoring.flags import Flag
 from harness.scoring.identification import Identification
-from harness.scoring.summary import MetricScore
+from harness.scoring.summary import ByImage, MetricScore
 from harness.scoring.utility import PLAIN, RECOMPUTED, Utility
 from harness.store.paths import disk_errors, listed, write_atomically
 from harness.store.provenance import canonical_json, plain_config, plugin_source, sha256_of
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from harness.asking.registry import Registry
-    from harness.asking.selector import Resolved
+    from harness.asking.request import Resolved
 
 SCHEMA = "encoding-harness/record/4"
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}

@@ -16,9 +16,8 @@ from harness.submissions.sums import shown
 
 if TYPE_CHECKING:
     from harness.running.rejudge import Rejudged
-    from harness.scoring.by_image import ByImage, Column
     from harness.scoring.identification import Identification
-    from harness.scoring.intervals import Interval
+    from harness.scoring.summary import ByImage, Column, Interval
     from harness.store.artifacts import Store
     from harness.store.record import RunRecord
     from harness.submissions.checks import Note

@@ -12,8 +12,7 @@ from harness.api.knowledge import ReleaseKind
 from harness.api.specs import Stage
 from harness.asking.plan import plan
 from harness.asking.registry import Registry
-from harness.asking.request import make_request
-from harness.asking.selector import Resolved, expand, parse_stack, resolve
+from harness.asking.request import Resolved, expand, make_request, parse_stack, resolve
 from harness.boards.cells import BoardCell, cells_of
 from harness.boards.protocol import OF_ATTACKERS, Board, Track
 from harness.submissions.folder import Kind

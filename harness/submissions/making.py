@@ -10,8 +10,7 @@ from typing import Any
 
 from harness.api.errors import UsageError
 from harness.asking.registry import registry
-from harness.asking.request import make_request, validated
-from harness.asking.selector import expand
+from harness.asking.request import expand, make_request, validated
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import check_frozen
 from harness.boards.protocol import NAME

@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.api.errors import UsageError
-from harness.asking.selector import parse_one, parse_stack
+from harness.asking.request import parse_one, parse_stack
 from harness.rng import KeyedStream, board_key
-from harness.scoring.by_image import ByImage, array
 from harness.scoring.flags import below_null, undefined_targets
-from harness.scoring.intervals import Interval, mean_intervals, proportion_interval, t_interval
-from harness.scoring.summary import PROPORTION, MetricScore
+from harness.scoring.summary import (
+    PROPORTION,
+    ByImage,
+    Interval,
+    MetricScore,
+    array,
+    mean_intervals,
+    proportion_interval,
+    t_interval,
+)
 from harness.scoring.utility import Accuracy, Utility
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from harness.api import (
     ReleaseKind,
 )
 from harness.api.errors import ChannelNotGranted
-from harness.api.knowledge import CARRIED, release_kind
+from harness.api.knowledge import CARRIED
 from harness.asking.plan import AttackPlan
+from harness.asking.registry import release_kind
 from harness.control import ControlResult, run_controls
 from harness.description import place
 from harness.running.judge import Judged, JudgeStage

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.api import CellFailed, HarnessError, Recipe, Release, ReleaseKind, Samples, Stage
-from harness.asking.selector import parse_one, resolve
+from harness.asking.request import parse_one, resolve
 from harness.rng import Axis, KeyedStream, derive
 from harness.running.samples import Space, standardised
 from harness.running.train import learning
@@ -117,7 +117,7 @@ def can_be_trained_on(subject: Subject) -> str:
 def images(subject: Subject) -> tuple[Samples, Samples]:
     """Private and public images, standardised."""
     with workbench(cell_of(subject)) as bench:
-        splits = bench.run(Space(bench.run.cell))
+        splits = bench.run(Space.of(bench.run.cell))
         return standardised(splits.private, splits.scale), standardised(splits.public, splits.scale)
 
 

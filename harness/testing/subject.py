@@ -18,7 +18,7 @@ from harness.api.assets import AssetFolder
 from harness.api.errors import HarnessError, UsageError
 from harness.api.specs import AttackSpec, DefenseSpec, Spec
 from harness.asking.registry import Origin, load_factory
-from harness.asking.selector import Resolved, parse_one, resolve
+from harness.asking.request import Resolved, parse_one, resolve
 from harness.assets import folder
 from harness.description import entry_of
 from harness.store import cache_root

@@ -11,14 +11,13 @@ from board_records import reached
 
 from harness.asking.plan import plan
 from harness.asking.registry import registry
-from harness.asking.selector import parse_one, parse_stack
+from harness.asking.request import parse_one, parse_stack
 from harness.boards.cells import BoardCell, cells_of
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import ControlReport
 from harness.rng import KeyedStream, board_key
-from harness.scoring.by_image import by_image
-from harness.scoring.summary import Values, summarise
+from harness.scoring.summary import Values, by_image, summarise
 from harness.scoring.utility import Right, summed_up
 from harness.store.record import RunRecord, Stored, Used
 from harness.submissions.cells import places

@@ -9,8 +9,7 @@ import pytest
 
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
-from harness.asking.request import make_request
-from harness.asking.selector import Resolved
+from harness.asking.request import Resolved, make_request
 from harness.scheduling.matrix import answered_by
 from harness.store.record import Member, RunRecord, Used
 

@@ -7,8 +7,7 @@ import pytest
 from harness.api.errors import UsageError
 from harness.asking.plan import plan
 from harness.asking.registry import KINDS, registry
-from harness.asking.request import make_request
-from harness.asking.selector import Selection, resolve
+from harness.asking.request import Selection, make_request, resolve
 from harness.cli.evaluate import command
 from harness.description import description
 

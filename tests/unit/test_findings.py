@@ -8,7 +8,7 @@ from harness.api import CellFailed
 from harness.running.evidence import rows_of
 from harness.scoring.findings import Facts, findings
 from harness.scoring.identification import identification
-from harness.scoring.intervals import proportion_interval
+from harness.scoring.summary import proportion_interval
 
 WEIGHTS = torch.tensor([0.2, 0.4, 0.6, 0.5])
 SIGNS = torch.tensor([[1, -1], [1, 1], [-1, -1], [1, -1]])

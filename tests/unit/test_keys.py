@@ -162,7 +162,7 @@ def test_a_metric_more_scores_by_itself_alone() -> None:
     more = replace(cell, metrics=(*cell.metrics, STRANGERS))
     one, other = (ScoreStage(each, ("attack",), "snr_db", dict).key for each in (cell, more))
     assert one == other
-    assert NullsStage(cell).key == NullsStage(more).key
+    assert NullsStage.of(cell).key == NullsStage(more).key
 
 
 # ---------------------------------------------------------------- what a stage's key follows
@@ -196,7 +196,7 @@ def all_keys() -> dict[str, str]:
     return {
         **{name: stage.key for name, stage in stages_of(cell).items()},
         "prepare": PrepareStage(cell, cell.main, encoder).key,
-        "nulls": NullsStage(cell).key,
+        "nulls": NullsStage.of(cell).key,
         "record": record_key(cell),
     }
 
@@ -209,11 +209,11 @@ AFTER_LOAD = {"release", "train", "prepare", "attack", "judge", "nulls", "record
     [
         ("running.load", {"load", *AFTER_LOAD}),
         ("rng", {"load", *AFTER_LOAD}),
-        ("running.space", AFTER_LOAD),
+        ("running.samples", AFTER_LOAD),
         ("running.encoding", AFTER_LOAD - {"prepare", "nulls"}),
         ("running.train", {"train", "record"}),
         ("running.prepare", {"prepare", "attack", "judge", "record"}),
-        ("running.attack", {"attack", "judge", "record"}),
+        ("running.attack", {"prepare", "attack", "judge", "record"}),
         ("running.judge", {"judge", "nulls", "record"}),
         ("scoring.judgement", {"judge", "nulls", "record"}),
         ("scoring.matching", {"judge", "nulls", "record"}),
@@ -222,7 +222,7 @@ AFTER_LOAD = {"release", "train", "prepare", "attack", "judge", "nulls", "record
         ("running.record", {"record"}),
         ("drawing.gallery", set()),
         ("drawing.plane", set()),
-        ("results.rows", set()),
+        ("results.ranks", set()),
         ("cli.report", set()),
         ("running.run", set()),
         ("running.rejudge", set()),

@@ -9,7 +9,6 @@ import torch
 from harness.api import CellFailed, Reconstruction, Samples, Scale
 from harness.rng import KeyedStream, board_key
 from harness.scoring.identification import identification
-from harness.scoring.intervals import mean_intervals, proportion_interval
 from harness.scoring.matching import (
     CLASS_MEAN,
     COLOUR,
@@ -20,7 +19,7 @@ from harness.scoring.matching import (
     match,
     match_nulls,
 )
-from harness.scoring.summary import Values, summarise
+from harness.scoring.summary import Values, mean_intervals, proportion_interval, summarise
 
 SCALE = Scale(mean=(0.25,), std=(0.5,))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from harness.api import Config, DefenseSpec, Stage, UsageError
-from harness.asking.selector import Selection, parse_one, parse_stack, resolve
+from harness.asking.request import Selection, parse_one, parse_stack, resolve
 
 pytestmark = pytest.mark.core
 

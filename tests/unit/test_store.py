@@ -221,7 +221,7 @@ def test_bytes_that_changed_are_refused(tmp_path: Path, name: str, old: bytes, n
 
 
 def test_what_is_not_there_is_made_once_and_read_then(tmp_path: Path) -> None:
-    assert taken(values(Store(tmp_path), artifact)[0]) == [1.0]
+    assert values(taken(Store(tmp_path), artifact)[0]) == [1.0]
     found, cached = taken(Store(tmp_path), lambda: artifact(2.0))
     assert (values(found), cached) == ([1.0], True)
 

@@ -6,15 +6,15 @@ import torch
 from views import stream
 
 from harness.api import Channel
-from harness.scoring.by_image import (
+from harness.scoring.flags import Answer, check_consistency, still_rising
+from harness.scoring.identification import Identification
+from harness.scoring.summary import (
     BEST_OF_NULLS,
     another_of_its_class,
     strongest,
+    summarise,
     worst_case,
 )
-from harness.scoring.flags import Answer, check_consistency, still_rising
-from harness.scoring.identification import Identification
-from harness.scoring.summary import summarise
 
 NAN = float("nan")
 
