@@ -11,7 +11,6 @@ from harness.api.errors import CellFailed, UsageError
 from harness.api.knowledge import ReleaseKind
 from harness.running.load import LoadStage
 from harness.running.stage import Output, hardware, plugin_boundary
-from harness.store.features import FeatureStore
 from harness.store.provenance import (
     assets_identity,
     module_sha256,
@@ -91,6 +90,8 @@ def _features(run: Run, extractor: Any, images: Tensor) -> Tensor:
         unit = Samples(batch, batch.new_empty(0)).unit().images.to(run.device)
         found: Tensor = extractor.embed(unit, run.assets)
         return found
+
+    from harness.store.features import FeatureStore
 
     features = FeatureStore(run.store, features_key(run.cell), tuple(images.shape[1:]))
     with run.watched("features") as progress:
