@@ -35,6 +35,7 @@ from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, null_scores
 from harness.running.leakage import Leakage, leakage
 from harness.running.load import LoadStage
+from harness.running.prepare import PrepareStage
 from harness.running.record import ended, ended_by, record_key, sealed
 from harness.running.release import ReleaseStage
 from harness.running.samples import JudgedSplits, Space, Truth
@@ -54,8 +55,16 @@ if TYPE_CHECKING:
 
 Out = TypeVar("Out")
 
-STAGES = ("load", "release", "train", "prepare", "attack", "judge")
-"""Names of stages in their order: forcing one forces all that come after it."""
+STAGES: tuple[type[Stage[Any]], ...] = (
+    LoadStage,
+    ReleaseStage,
+    TrainStage,
+    PrepareStage,
+    AttackStage,
+    JudgeStage,
+)
+"""Stages in their order: forcing one forces all that come after it."""
+NAMES = [stage.name for stage in STAGES]
 
 Step = Literal["release", "reference", "train", "attack", "companions", "record"]
 """What is done at once by one process; the last is the cell's record."""
@@ -232,7 +241,7 @@ class Run:
 
     def forced(self, name: str) -> bool:
         """Whether a stage has to run although its output is stored."""
-        return self.force is not None and STAGES.index(name) >= STAGES.index(self.force)
+        return self.force is not None and NAMES.index(name) >= NAMES.index(self.force)
 
     def expect(self, plans: Iterable[AttackPlan]) -> None:
         """Start the first attack's process now, so that importing torch costs nobody a wait."""
@@ -322,8 +331,8 @@ class Run:
 
 def check_stage(name: str | None) -> None:
     """UsageError unless `name` is a stage that can be forced."""
-    if name is not None and name not in STAGES:
-        raise UsageError(f"'{name}' is not a stage; stages: {', '.join(STAGES)}.")
+    if name is not None and name not in NAMES:
+        raise UsageError(f"'{name}' is not a stage; stages: {', '.join(NAMES)}.")
 
 
 def dry_run(

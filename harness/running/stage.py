@@ -39,7 +39,8 @@ class Output(ABC, Generic[Out]):
 
     def __init_subclass__(cls) -> None:
         """The module of an output counts in the keys of what is made of it, and only so."""
-        _MODULES.add(cls.__module__)
+        if cls.__module__ != __name__:
+            _MODULES.add(cls.__module__)
 
     @classmethod
     def of(cls, cell: Cell) -> Self:
