@@ -151,8 +151,8 @@ def read_stored(root: Path, record: RunRecord) -> Stored | None:
 
     None where what was judged are no images: features of them, or vectors.
     """
-    from harness.running.judge import SCORE, read_nulls
-    from harness.running.load import read_splits
+    from harness.running.judge import SCORE, NullsStage
+    from harness.running.load import LoadStage
     from harness.running.samples import held_out
     from harness.store import Store
     from harness.store.artifacts import below
@@ -163,7 +163,7 @@ def read_stored(root: Path, record: RunRecord) -> Stored | None:
     found = {stage: _kept(store, record, stage, keys.get(stage)) for stage in parts}
     judged = found["judge"].tensors
     recovered = judged["images"]
-    splits = read_splits(found["load"])
+    splits = LoadStage.read(found["load"])
     if record.request.targets_from == "heldout":
         splits = held_out(splits, len(recovered))
     nulls = _kept(store, record, "judge", found["judge"].facts.get("nulls"))
@@ -175,7 +175,7 @@ def read_stored(root: Path, record: RunRecord) -> Stored | None:
         original=splits.private.unit().images,
         released=_by_primary(found["release"], len(images)),
         recovered=recovered,
-        guess=_guess(record, read_nulls(nulls)),
+        guess=_guess(record, NullsStage.read(nulls)),
         scores=below(SCORE, judged),
     )
 
@@ -194,9 +194,9 @@ def _by_primary(artifact: Artifact, count: int) -> Tensor | None:
     import torch
 
     from harness.api import ReleaseKind
-    from harness.running.release import read_release
+    from harness.running.release import ReleaseStage
 
-    release = read_release(artifact)
+    release = ReleaseStage.read(artifact)
     if release.kind is not ReleaseKind.ENCODINGS or release.tensors["encodings"].ndim != 5:
         return None
     encodings = release.tensors["encodings"][0]

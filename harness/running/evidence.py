@@ -147,10 +147,7 @@ class Evidence:
 
     def errors(self, judgement: Judgement) -> Tensor:
         """[targets] squared error a standardised value of what was judged."""
-        return self._errors(judgement.images.cpu())
-
-    def _errors(self, images: Tensor) -> Tensor:
-        splits = self.splits
+        images, splits = judgement.images.cpu(), self.splits
         truth = splits.private[: len(images)].standardised(splits.scale).images
         return (splits.scale.standardise(images) - truth).flatten(1).square().mean(1)
 

@@ -215,17 +215,13 @@ class NullsStage(Stage[Nulls]):
         }
         return Artifact(images, {"notes": list(nulls.notes), "order": list(nulls.images)})
 
-    def read(self, stored: Artifact) -> Nulls:
-        """The guesses."""
-        return read_nulls(stored)
-
-
-def read_nulls(stored: Artifact) -> Nulls:
-    """Stored guesses; the first of equals is the best, so their order counts."""
-    shown = below(IMAGE, stored.tensors)
-    most = max(len(images) for images in shown.values())
-    images = {n: shown[n].expand(most, *shown[n].shape[1:]) for n in stored.facts["order"]}
-    return Nulls(images, tuple(stored.facts["notes"]))
+    @staticmethod
+    def read(stored: Artifact) -> Nulls:
+        """The first of equals is the best, so their order counts."""
+        shown = below(IMAGE, stored.tensors)
+        most = max(len(images) for images in shown.values())
+        images = {n: shown[n].expand(most, *shown[n].shape[1:]) for n in stored.facts["order"]}
+        return Nulls(images, tuple(stored.facts["notes"]))
 
 
 def judging(cell: Cell) -> KeyedStream:

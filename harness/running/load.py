@@ -49,7 +49,18 @@ class LoadStage(Stage[Splits]):
         collection = collection_of(run, cell.dataset)
         public = collection_of(run, cell.public) if cell.public else None
         stream = public_stream(cell.request.seed).stream(stage="load")
-        return stored_splits(load(collection, public, self._sizes, stream))
+        splits = load(collection, public, self._sizes, stream)
+        samples = {name: getattr(splits, name) for name in SPLITS}
+        images = {f"{name}.images": part.images for name, part in samples.items()}
+        labels = {f"{name}.labels": part.labels for name, part in samples.items()}
+        scale = splits.scale
+        facts = {
+            "mean": scale.mean,
+            "std": scale.std,
+            "range": (scale.low, scale.high),
+            "classes": splits.classes,
+        }
+        return Artifact({**images, **labels}, facts)
 
     @property
     def _sizes(self) -> SplitSizes:
@@ -58,32 +69,13 @@ class LoadStage(Stage[Splits]):
         unasked = (name for name in SPLITS if getattr(request, f"{name}_size") is None)
         return SplitSizes(**request.sizes.model_dump(), at_most=frozenset(unasked))
 
-    def read(self, stored: Artifact) -> Splits:
+    @staticmethod
+    def read(stored: Artifact) -> Splits:
         """The splits."""
-        return read_splits(stored)
-
-
-def stored_splits(splits: Splits) -> Artifact:
-    """Splits as they are stored."""
-    tensors: dict[str, Tensor] = {}
-    for name in SPLITS:
-        samples: Samples = getattr(splits, name)
-        tensors |= {f"{name}.images": samples.images, f"{name}.labels": samples.labels}
-    facts = {
-        "mean": splits.scale.mean,
-        "std": splits.scale.std,
-        "range": (splits.scale.low, splits.scale.high),
-        "classes": splits.classes,
-    }
-    return Artifact(tensors, facts)
-
-
-def read_splits(stored: Artifact) -> Splits:
-    """The inverse."""
-    tensors, facts = stored.tensors, stored.facts
-    parts = {n: Samples(tensors[f"{n}.images"], tensors[f"{n}.labels"]) for n in SPLITS}
-    scale = Scale(tuple(facts["mean"]), tuple(facts["std"]), *facts["range"])
-    return Splits(scale=scale, classes=tuple(facts["classes"]), **parts)
+        tensors, facts = stored.tensors, stored.facts
+        parts = {n: Samples(tensors[f"{n}.images"], tensors[f"{n}.labels"]) for n in SPLITS}
+        scale = Scale(tuple(facts["mean"]), tuple(facts["std"]), *facts["range"])
+        return Splits(scale=scale, classes=tuple(facts["classes"]), **parts)
 
 
 def _identity(cell: Cell, dataset: Resolved) -> dict[str, Any]:

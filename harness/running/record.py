@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from harness.api.errors import HarnessError
 from harness.running.judge import JudgeStage
 from harness.running.leakage import Leakage
 from harness.running.load import SPLITS, LoadStage
@@ -81,13 +80,6 @@ def ended(cell: Cell, known: Registry, status: Status, error: str) -> RunRecord:
     message, _, log = error.partition("\n")
     common = _common(cell, known, {}, {})
     return RunRecord(**common, status=status, error=message, log=log).sealed()
-
-
-def ended_by(cell: Cell, known: Registry, error: HarnessError) -> RunRecord:
-    """The record of a cell that an error of its own ended; any other error is raised."""
-    if error.status == "fatal":
-        raise error
-    return ended(cell, known, error.status, str(error))
 
 
 def _common(

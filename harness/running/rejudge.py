@@ -20,7 +20,7 @@ from harness.asking.registry import Registry, registry
 from harness.asking.request import Resolved, make_request, parse_stack, resolve
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, scores_by_image
-from harness.running.release import ReleaseStage, read_release
+from harness.running.release import ReleaseStage
 from harness.running.run import Observer, Run, equip
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
@@ -115,4 +115,4 @@ def _kept(record: RunRecord, path: Path) -> Release:
         "resolved": {used.name: dict(used.resolved) for used in record.defense},
         "facts": {},
     }
-    return read_release(Artifact(read_tensors(path, "release"), facts))
+    return ReleaseStage.read(Artifact(read_tensors(path, "release"), facts))

@@ -52,12 +52,9 @@ class ReleaseStage(Stage[Release]):
     kind: ReleaseKind
 
     @classmethod
-    def of(cls, cell: Cell) -> Self:
+    def alone(cls, cell: Cell) -> Self:
         """What leaves in a cell."""
-        if cls not in cell.outputs:
-            cell.outputs[cls] = cls(cell, cell.defenses, cell.kind)
-        found: Self = cell.outputs[cls]
-        return found
+        return cls(cell, cell.defenses, cell.kind)
 
     @property
     def label(self) -> str:
@@ -115,35 +112,19 @@ class ReleaseStage(Stage[Release]):
                 progress=progress,
                 held_out=held_out,
             )
-        return stored_release(made)
+        out = {f"out.{name}": tensor for name, tensor in made.tensors.items()}
+        kept = {f"kept.{name}": tensor for name, tensor in made.secrets.items()}
+        resolved = {name: dict(values) for name, values in made.resolved.items()}
+        facts = {"kind": made.kind, "resolved": resolved, "facts": dict(made.facts)}
+        return Artifact({**out, **kept}, facts)
 
-    def read(self, stored: Artifact) -> Release:
+    @staticmethod
+    def read(stored: Artifact) -> Release:
         """What left, and what was kept."""
-        return read_release(stored)
-
-
-def stored_release(release: Release) -> Artifact:
-    """A release as it is stored, with what the owner keeps of it."""
-    out = {f"out.{name}": tensor for name, tensor in release.tensors.items()}
-    kept = {f"kept.{name}": tensor for name, tensor in release.secrets.items()}
-    facts = {
-        "kind": release.kind,
-        "resolved": {name: dict(values) for name, values in release.resolved.items()},
-        "facts": dict(release.facts),
-    }
-    return Artifact({**out, **kept}, facts)
-
-
-def read_release(stored: Artifact) -> Release:
-    """The inverse."""
-    facts = stored.facts
-    return Release(
-        kind=ReleaseKind(facts["kind"]),
-        tensors=below("out.", stored.tensors),
-        secrets=below("kept.", stored.tensors),
-        resolved=facts["resolved"],
-        facts=facts["facts"],
-    )
+        tensors, facts = stored.tensors, stored.facts
+        kind, resolved = ReleaseKind(facts["kind"]), facts["resolved"]
+        parts = below("out.", tensors), below("kept.", tensors)
+        return Release(kind, *parts, resolved=resolved, facts=facts["facts"])
 
 
 @dataclass(frozen=True)
@@ -212,13 +193,9 @@ def _rounds(
     from harness.running.encoding import encode_rounds, plain_round
 
     classes = len(splits.classes)
-    if stack.encoding is None:
-        if kind is not ReleaseKind.ENCODINGS:
-            return plain_round(private, classes)
-        return encode_rounds(
-            private, private[:0], stack, owner, classes=classes, rounds=protocol.rounds
-        )
-    public = standardised(splits.public, splits.scale)
+    if stack.encoding is None and kind is not ReleaseKind.ENCODINGS:
+        return plain_round(private, classes)
+    public = standardised(splits.public, splits.scale) if stack.encoding else private[:0]
     return encode_rounds(private, public, stack, owner, classes=classes, rounds=protocol.rounds)
 
 

@@ -36,7 +36,7 @@ from harness.running.judge import JudgeStage, null_scores
 from harness.running.leakage import Leakage, leakage
 from harness.running.load import LoadStage
 from harness.running.prepare import PrepareStage
-from harness.running.record import ended, ended_by, record_key, sealed
+from harness.running.record import ended, record_key, sealed
 from harness.running.release import ReleaseStage
 from harness.running.samples import JudgedSplits, Space, Truth
 from harness.running.stage import Output, Stage, plugin_boundary
@@ -174,7 +174,9 @@ class Run:
             with self:
                 return self._evaluated()
         except HarnessError as error:
-            return self._keep_failure(ended_by(cell, self.registry, error))
+            if error.status == "fatal":
+                raise
+            return self.end(error.status, str(error))
 
     def _evaluated(self) -> RunRecord:
         """One cell, top to bottom."""
@@ -189,9 +191,7 @@ class Run:
 
     def end(self, status: Status, error: str) -> RunRecord:
         """The record of a cell that ended before it had a result; it is kept."""
-        return self._keep_failure(ended(self.cell, self.registry, status, error))
-
-    def _keep_failure(self, record: RunRecord) -> RunRecord:
+        record = ended(self.cell, self.registry, status, error)
         self.records.save_failure(record, record_key(self.cell))
         return record
 

@@ -44,11 +44,16 @@ class Output(ABC, Generic[Out]):
 
     @classmethod
     def of(cls, cell: Cell) -> Self:
-        """The one of a cell that has no more than one."""
+        """The one of a cell, or its own where there are others: always the same, named once."""
         if cls not in cell.outputs:
-            cell.outputs[cls] = cls(cell)
+            cell.outputs[cls] = cls.alone(cell)
         found: Self = cell.outputs[cls]
         return found
+
+    @classmethod
+    def alone(cls, cell: Cell) -> Self:
+        """One that needs nothing but its cell."""
+        return cls(cell)
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:

@@ -8,7 +8,7 @@ from harness.api import UsageError
 from harness.cli.report import print_report
 from harness.drawing.gallery import read_stored
 from harness.running.judge import SCORE
-from harness.running.load import read_splits
+from harness.running.load import LoadStage
 from harness.store import Store
 from harness.store.record import Records
 from harness_plugins.metrics.recognition import reader
@@ -50,7 +50,7 @@ def test_the_record_says_which_images_were_judged(record):
 
 
 def test_scores_are_those_by_hand_against_the_first_test_images(root, record):
-    splits = read_splits(stored(root, record, "load"))
+    splits = LoadStage.read(stored(root, record, "load"))
     images = stored(root, record, "attack").tensors["images"]
     assert len(images) == N
     truth = splits.test[:N].standardised(splits.scale).images
@@ -68,7 +68,7 @@ def test_decoys_are_other_test_images(record):
 
 
 def test_the_gallery_shows_the_test_images(root, record):
-    splits = read_splits(stored(root, record, "load"))
+    splits = LoadStage.read(stored(root, record, "load"))
     shown = read_stored(root, record)
     assert torch.equal(shown.original, splits.test[:N].unit().images)
     assert shown.guess.shape == shown.original.shape
@@ -100,7 +100,7 @@ def test_a_reader_gets_to_know_the_classes_of_the_targets(root, monkeypatch):
     monkeypatch.setattr(reader, "STEPS", 60)  # a fifth of what a cell takes
     options = {**CELL, "public_size": 500, "metrics": "recognition", "only": "privacy"}
     record = evaluate(cache=root, **options, targets_from="heldout", targets=N)
-    labels = read_splits(stored(root, record, "load")).test.labels[:N]
+    labels = LoadStage.read(stored(root, record, "load")).test.labels[:N]
     score = record.privacy["recognition"]
     assert score.chance == labels.bincount().max().item() / N
     assert (score.n, score.null_name) == (N, "class_mean")

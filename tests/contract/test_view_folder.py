@@ -7,8 +7,8 @@ import harness
 from harness.api import Channel
 from harness.rng import KeyedStream, board_key
 from harness.running.attack import view
-from harness.running.load import read_splits
-from harness.running.release import read_release
+from harness.running.load import LoadStage
+from harness.running.release import ReleaseStage
 from harness.sandbox.jobs import Frame, Named, open_view
 from harness.store import Store
 
@@ -41,8 +41,8 @@ def _handed_over(defense, cache):
     assert record.status == "ok", record.error
     assert set(record.channels_used) == ENTITLED
     store, stored = Store(cache), record.artifacts
-    splits = read_splits(store.read("load", stored["load"].key))
-    release = read_release(store.read("release", stored["release"].key))
+    splits = LoadStage.read(store.read("load", stored["load"].key))
+    release = ReleaseStage.read(store.read("release", stored["release"].key))
     folder = cache / f"view-{defense}"
     folder.mkdir()
     channels = frozenset(map(Channel, record.channels_used))
