@@ -248,39 +248,35 @@ def make_nulls(
     return Nulls(images, _notes(classes, empty.cpu(), labels.cpu()))
 
 
-def match_nulls(nulls: Nulls, truth: Tensor, guesses: int) -> Nulls:
-    """The nulls of an attack that made `guesses` reconstructions and named none of them."""
-    images = {
-        name: images if name in (MEAN, COLOUR) else _match(images, truth, guesses)
-        for name, images in nulls.images.items()
-    }
-    return Nulls(images, nulls.notes)
+def match_nulls(nulls: Nulls, truth: Tensor, guesses: int, groups: Tensor | None = None) -> Nulls:
+    """The nulls of an attack that made `guesses` reconstructions and named none of them.
 
-
-def match_nulls_within(nulls: Nulls, truth: Tensor, groups: Tensor) -> Nulls:
-    """The nulls of an attack that knew of which batch, `groups` [batches, b], each image is.
-
-    An image that is primary in several batches is matched in the first.
+    With `groups` [batches, b] it knew of which batch each image is; an image that is primary in
+    several batches is matched in the first. Without guesses nothing changes.
     """
-    groups = groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
-    members = groups.flatten()
-    batches = groups.new_tensor(range(len(groups))).repeat_interleave(groups.shape[1])
+    import torch
 
-    def matched(name: str, images: Tensor) -> Tensor:
-        if name in (MEAN, COLOUR):
-            return images
+    if not guesses:
+        return nulls
+    if groups is None:
+        members = torch.arange(guesses)
+    else:
+        groups = groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
+        members = groups.flatten()
+
+    def matched(images: Tensor) -> Tensor:
         own = images[members.to(images.device)]
+        if groups is None:
+            targets = assign(own, truth)
+        else:
+            batches = torch.arange(len(groups)).repeat_interleave(groups.shape[1])
+            targets = assign_within(own, truth, batches, groups)
         placed = images.clone()
-        placed[assign_within(own, truth, batches, groups).to(images.device)] = own
+        placed[targets.to(images.device)] = own
         return placed
 
-    return Nulls({n: matched(n, images) for n, images in nulls.images.items()}, nulls.notes)
-
-
-def _match(images: Tensor, truth: Tensor, guesses: int) -> Tensor:
-    matched = images.clone()
-    matched[assign(images[:guesses], truth).to(images.device)] = images[:guesses]
-    return matched
+    images = {n: x if n in (MEAN, COLOUR) else matched(x) for n, x in nulls.images.items()}
+    return Nulls(images, nulls.notes)
 
 
 def _class_means(
