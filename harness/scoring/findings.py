@@ -154,17 +154,13 @@ def batch_findings(claims: Mapping[str, Tensor], facts: BatchFacts) -> dict[str,
 
 def _batch_labels(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
     """Share of each batch's leading labels that were told, however often each comes."""
-    own, told = (_counts(each, facts.classes) for each in (facts.labels, claim.argmax(2)))
+    from torch.nn.functional import one_hot
+
+    labels = (facts.labels, claim.argmax(2))
+    own, told = (one_hot(each, facts.classes).sum(1).double() for each in labels)  # how often each
     size = facts.labels.shape[1]
     shares, chance = own.minimum(told).sum(1) / size, float(_evenly_spread(own, size).mean())
     return mean_finding("label_accuracy", shares, chance, facts.stream, "batch_labels")
-
-
-def _counts(labels: Tensor, classes: int) -> Tensor:
-    """[batches, classes] float64: how often each batch holds each label."""
-    from torch.nn.functional import one_hot
-
-    return one_hot(labels, classes).sum(1).double()
 
 
 def _evenly_spread(own: Tensor, size: int) -> Tensor:

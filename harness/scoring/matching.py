@@ -15,7 +15,7 @@ batches likewise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.api import CellFailed, Reconstruction, Samples, Scale, Stream
@@ -66,14 +66,14 @@ def match(
     """
     who = f"attack '{attack}'" if attack else "the attack"
     try:
-        images = _unit(_checked(reconstruction, truth), scale, truth)
+        images = scale.within(scale.restore(_checked(reconstruction, truth).to(truth)))
         if reconstruction.batches is not None:
             return _within(reconstruction, images, truth, groups, domain)
         named = _named(reconstruction, len(images), len(truth), sources)
     except ValueError as error:
         raise CellFailed(f"{who} returned {error}") from None
     targets = assign(domain(images), domain(truth)) if named is None else named
-    return _scatter(images, targets, truth, unnamed=len(images) if named is None else 0)
+    return _scatter(images, targets, truth, len(images) if named is None else 0)
 
 
 def _within(
@@ -95,8 +95,7 @@ def _within(
         raise ValueError(f"{most} images of one batch; batches hold {groups.shape[1]}")
     targets = _distinct(assign_within(domain(images), domain(truth), batches, groups))
     alone = groups.shape[1] == 1
-    matched = _scatter(images, targets, truth, unnamed=0 if alone else len(images))
-    return replace(matched, grouped=not alone)
+    return _scatter(images, targets, truth, 0 if alone else len(images), grouped=not alone)
 
 
 def assign_within(images: Tensor, truth: Tensor, batches: Tensor, groups: Tensor) -> Tensor:
@@ -153,11 +152,6 @@ def _checked(reconstruction: Reconstruction, truth: Tensor) -> Tensor:
     return images
 
 
-def _unit(images: Tensor, scale: Scale, truth: Tensor) -> Tensor:
-    """Standardised images to [0,1], clamped, on the truth's device."""
-    return scale.within(scale.restore(images.to(truth)))
-
-
 def _named(
     reconstruction: Reconstruction, count: int, n_private: int, sources: Tensor | None
 ) -> Tensor | None:
@@ -196,7 +190,9 @@ def _distinct(targets: Tensor) -> Tensor:
     return targets
 
 
-def _scatter(images: Tensor, targets: Tensor, truth: Tensor, unnamed: int) -> Matched:
+def _scatter(
+    images: Tensor, targets: Tensor, truth: Tensor, unnamed: int, grouped: bool = False
+) -> Matched:
     """Reconstructions put where their targets are."""
     import torch
 
@@ -205,7 +201,7 @@ def _scatter(images: Tensor, targets: Tensor, truth: Tensor, unnamed: int) -> Ma
     placed[index] = images
     found = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
     found[index] = True
-    return Matched(placed, found, unnamed)
+    return Matched(placed, found, unnamed, grouped)
 
 
 @dataclass(frozen=True)
