@@ -107,15 +107,11 @@ def _pair_aucs(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
 
     looked = facts.stream.stream(use="pairs").permutation(len(places))[:_LOOKED_AT]
     told = normalize(facts.labels.float())
-    values: list[list[Tensor]] = [[], [], []]
-    for block in torch.split(looked, _AT_ONCE):
-        alike = facts.kinds[block].view(-1, 1) == facts.kinds
-        every = torch.ones_like(alike)
-        for part, (where, seen) in zip(
-            values, ((every, places), (every, told), (alike, places)), strict=True
-        ):
-            part.append(_auc_of(block, seen, where, facts))
-    among_all, by_labels, within = (_there(torch.cat(part)) for part in values)
+    blocks = torch.split(looked, _AT_ONCE)
+    among_all, by_labels, within = (
+        _there(torch.cat([_auc_of(block, seen, facts, of_kind=of_kind) for block in blocks]))
+        for seen, of_kind in ((places, False), (told, False), (places, True))
+    )
     found: dict[str, Finding] = {}
     if len(among_all):
         chance = float(by_labels.mean())
@@ -162,14 +158,14 @@ def _there(values: Tensor) -> Tensor:
     return values[~values.isnan()]
 
 
-def _auc_of(rows: Tensor, places: Tensor, where: Tensor, facts: ClusterFacts) -> Tensor:
-    """[b] AUC of each of these rows among the others `where` [b, m]; NaN where there is none."""
+def _auc_of(rows: Tensor, places: Tensor, facts: ClusterFacts, *, of_kind: bool) -> Tensor:
+    """[b] AUC of each of these rows among all others, or those `of_kind`; NaN if there is none."""
     import torch
     from scipy.stats import rankdata
 
     scores = places[rows] @ places.T
     own = torch.arange(len(rows))
-    there = where.clone()
+    there = (facts.kinds[rows].view(-1, 1) == facts.kinds) | (not of_kind)
     there[own, rows] = False
     same = _common(facts.sources[rows], facts.sources, facts.n) & there
     left_out = (~there).sum(1).double()

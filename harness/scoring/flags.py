@@ -89,12 +89,15 @@ def uncounted(
 
 def judgement_flags(judgement: Judgement) -> list[Flag]:
     """All flags that one judgement raises."""
-    return [
-        *below_null(judgement.privacy),
-        *constant_output(judgement),
-        *undefined_targets(judgement.privacy),
-        *null_fallback(judgement),
-    ]
+    flags = below_null(judgement.privacy)
+    images = judgement.images[judgement.found]
+    if len(images) > 1 and (images - images[0]).abs().max().item() <= SAME_GREY:
+        message = f"all {len(images)} reconstructions are the same image: the release was not used"
+        flags.append(Flag(name="constant_output", message=message))
+    flags += undefined_targets(judgement.privacy)
+    if notes := [note for note in judgement.notes if "falls back" in note]:
+        flags.append(Flag(name="null_fallback", message="; ".join(notes)))
+    return flags
 
 
 def below_null(privacy: Mapping[str, MetricScore]) -> list[Flag]:
@@ -112,15 +115,6 @@ def below_null(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     return [Flag(name="below_null", message=message)]
 
 
-def constant_output(judgement: Judgement) -> list[Flag]:
-    """The attack returns one image for all targets."""
-    images = judgement.images[judgement.found]
-    if len(images) < 2 or (images - images[0]).abs().max().item() > SAME_GREY:
-        return []
-    message = f"all {len(images)} reconstructions are the same image: the release was not used"
-    return [Flag(name="constant_output", message=message)]
-
-
 def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     """Some targets have no value under a metric and are left out of its means."""
     counts = {name: score.undefined for name, score in privacy.items() if score.undefined}
@@ -129,12 +123,6 @@ def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     listed = ", ".join(f"{name} {count}" for name, count in counts.items())
     message = f"targets without a defined value, counted and not averaged: {listed}"
     return [Flag(name="undefined_targets", message=message)]
-
-
-def null_fallback(judgement: Judgement) -> list[Flag]:
-    """A null had to be made from less than its name says."""
-    notes = [note for note in judgement.notes if "falls back" in note]
-    return [Flag(name="null_fallback", message="; ".join(notes))] if notes else []
 
 
 def failure_flags(kind: Literal["companion", "member", "twice"], failed: Failures) -> list[Flag]:

@@ -98,14 +98,12 @@ def _intervals(
     together = of is not None and int(of.bincount().max()) > 1
     if of is not None and together:
         columns = {name: _by_image(column, of) for name, column in columns.items()}
-    found = {
-        name: mean_intervals(column.view(-1, 1).numpy(), stream)[0]
+    return {
+        name: proportion_interval(int(column.sum()), len(column))
+        if name in ("top1", "top5") and not together
+        else mean_intervals(column.view(-1, 1).numpy(), stream)[0]
         for name, column in columns.items()
     }
-    if not together:
-        for name in ("top1", "top5"):
-            found[name] = proportion_interval(int(columns[name].sum()), len(columns[name]))
-    return found
 
 
 def _by_image(column: Tensor, of: Tensor) -> Tensor:

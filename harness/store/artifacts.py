@@ -159,9 +159,9 @@ class Store:
         return self._folder(stage, key) / TENSORS
 
     def remove(self, folder: Path) -> None:
-        """Drop one artifact; its facts go first, so that half a folder is none."""
+        """Drop one folder; an artifact's facts go first, so that half of it is none."""
         with disk_errors(folder):
-            (folder / FACTS).unlink()
+            (folder / FACTS).unlink(missing_ok=True)
             shutil.rmtree(folder)
 
 

@@ -33,25 +33,21 @@ ELSEWHERE = f", or set {ENVIRONMENT} to another folder"
 
 def cache_root() -> Path:
     """The folder of everything kept between runs: `$HARNESS_CACHE`, or the user's cache."""
-    chosen = os.environ.get(ENVIRONMENT)
-    return _usable(Path(chosen)) if chosen else _default()
+    if not (chosen := os.environ.get(ENVIRONMENT)):
+        return _default()
+    try:
+        root = Path(chosen).expanduser().absolute()
+    except RuntimeError as error:
+        raise StoreError(f"{ENVIRONMENT}={chosen}: {error}") from None
+    with disk_errors(root):
+        (root / "records").is_dir()  # raises where it cannot be looked at
+    return root
 
 
 def _default() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("encoding-harness", appauthor=False)
-
-
-def _usable(chosen: Path) -> Path:
-    """An absolute path that can be looked at, whether anything is there yet or not."""
-    try:
-        root = chosen.expanduser().absolute()
-    except RuntimeError as error:
-        raise StoreError(f"{ENVIRONMENT}={chosen}: {error}") from None
-    with disk_errors(root):
-        (root / "records").is_dir()
-    return root
 
 
 @contextmanager

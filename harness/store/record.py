@@ -246,10 +246,8 @@ class Records:
         with disk_errors(self.root):
             if not pointer.exists():
                 return None
-            identity = pointer.read_text(encoding="utf-8", errors="replace")
-            if not self.path(identity).exists():
-                return None
-        return self.load(self.path(identity))
+            path = self.path(pointer.read_text(encoding="utf-8", errors="replace"))
+            return self.load(path) if path.exists() else None
 
     def forget(self, cell: str) -> None:
         """Let no record answer a cell: it is evaluated again when asked for."""
@@ -280,12 +278,10 @@ class Records:
             record, identity = parse_record(values), fingerprint(values)
         except (*MALFORMED, ValidationError) as error:
             raise self._broken(path, f"is not a record: {_first_fault(error)}") from None
-        if identity != record.id or self._misnamed(path, record):
+        misnamed = self._own(path) and path != self.path(record.id)
+        if identity != record.id or misnamed:
             raise self._broken(path, "has been changed: its contents do not match its id")
         return record
-
-    def _misnamed(self, path: Path, record: RunRecord) -> bool:
-        return self._own(path) and path != self.path(record.id)
 
     def _own(self, path: Path) -> bool:
         return path.parent == self.root / "records"
