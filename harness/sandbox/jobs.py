@@ -207,7 +207,10 @@ def reconstruct(job: Mapping[str, Any], progress: Progress) -> None:
         raise TypeError(f"reconstruct must return a Reconstruction, not {type(found).__name__}")
     out = Path(job["out"])
     save_tensors(pack(found), out / FOUND)
-    diagnostics = {name: _finite(name, value) for name, value in found.diagnostics.items()}
+    for name, value in found.diagnostics.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the diagnostic '{name}' is {value}; leave out what has no value")
+    diagnostics = {name: float(value) for name, value in found.diagnostics.items()}
     (out / DIAGNOSTICS).write_text(json.dumps(diagnostics), encoding="utf-8")
 
 
@@ -218,12 +221,6 @@ def _handed(job: Mapping[str, Any]) -> tuple[Frame, View]:
     view = open_view(folder, frame)
     torch.manual_seed(view.rng.stream(what="torch").seed())
     return frame, view
-
-
-def _finite(name: str, value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"the diagnostic '{name}' is {value}; leave out what has no value")
-    return float(value)
 
 
 def pack(found: Reconstruction) -> dict[str, Tensor]:

@@ -60,11 +60,7 @@ class Cluster:
         self._ending.close()
 
     def run(self, graph: Graph, progress: TaskProgress) -> Iterator[Ended]:
-        """Do all tasks; each that ended, in the order of ending, with what became of it.
-
-        A task that failed is followed by those that waited for it, with the same outcome.
-        UsageError where no node is large enough for a task.
-        """
+        """Do all tasks, as an `Engine`; UsageError where no node is large enough for one."""
         import ray
 
         _check_room(graph.tasks.values())

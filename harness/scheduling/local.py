@@ -51,10 +51,7 @@ class Local:
             self._open.popitem()[1].close()
 
     def run(self, graph: Graph, progress: TaskProgress) -> Iterator[Ended]:
-        """Do all tasks; each that ended, in the order of ending, with what became of it.
-
-        A task that failed is followed by those that waited for it, with the same outcome.
-        """
+        """Do all tasks, as an `Engine`."""
         queue = Queue(graph)
         while not queue.over:
             self._hand_out(queue)

@@ -28,7 +28,8 @@ State = Literal["done", "failed", "impossible", "missing", "unavailable"]
 
 
 Engine = Callable[[Graph, TaskProgress], Iterator[Ended]]
-"""Does all tasks; gives each as it ends, with what became of it."""
+"""Does all tasks; gives each that ended, in the order of ending, with what became of it. A task
+that failed is followed by those that waited for it, with the same outcome."""
 
 
 @dataclass(frozen=True)

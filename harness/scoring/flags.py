@@ -40,9 +40,6 @@ LEAST_DB = 0.1
 LEAST_ERROR = 1e-6
 """Squared error a value, of values of variance one, below which nobody sees a difference."""
 
-Failures = Mapping[str, Exception]
-"""By attack, why it did not come to an end."""
-
 
 class Flag(BaseModel):
     """A short name to filter by and a sentence to read."""
@@ -125,8 +122,10 @@ def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     return [Flag(name="undefined_targets", message=message)]
 
 
-def failure_flags(kind: Literal["companion", "member", "twice"], failed: Failures) -> list[Flag]:
-    """What did not come to an end beside the rest; what could not be is no failure."""
+def failure_flags(
+    kind: Literal["companion", "member", "twice"], failed: Mapping[str, Exception]
+) -> list[Flag]:
+    """By name, what did not come to an end beside the rest; what could not be is no failure."""
     return [
         Flag(name=f"{kind}_failed", message=f"{name}: {first_line(error)}")
         for name, error in failed.items()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Metrics = Mapping[str, tuple[MetricSpec, Metric | str]]
 """By name: what the metric declares, and the metric at work or why it is unavailable."""
 
-
 Kept = Callable[[str, Callable[[], Mapping[str, "Tensor"]]], Mapping[str, "Tensor"]]
 """Gives the scores [targets] of a metric, by what was scored: those that are kept, or made now."""
 
@@ -79,8 +78,7 @@ class Help:
 
     def same(self, other: Help) -> bool:
         """Whether both tell as much; the groups of one release are always the same."""
-        grouped = self.groups is not None, other.groups is not None
-        return self.guesses == other.guesses and grouped[0] == grouped[1]
+        return self.guesses == other.guesses and (self.groups is None) == (other.groups is None)
 
 
 NO_HELP = Help()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.api import CellFailed, Reconstruction, Samples, Scale, Stream
@@ -255,20 +256,16 @@ def match_nulls(nulls: Nulls, truth: Tensor, guesses: int, groups: Tensor | None
     if not guesses:
         return nulls
     if groups is None:
-        members = torch.arange(guesses)
+        members, targets_of = torch.arange(guesses), partial(assign, truth=truth)
     else:
         groups = groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
+        batches = torch.arange(len(groups)).repeat_interleave(groups.shape[1])
         members = groups.flatten()
+        targets_of = partial(assign_within, truth=truth, batches=batches, groups=groups)
 
     def matched(images: Tensor) -> Tensor:
-        own = images[members.to(images.device)]
-        if groups is None:
-            targets = assign(own, truth)
-        else:
-            batches = torch.arange(len(groups)).repeat_interleave(groups.shape[1])
-            targets = assign_within(own, truth, batches, groups)
-        placed = images.clone()
-        placed[targets.to(images.device)] = own
+        own, placed = images[members.to(images.device)], images.clone()
+        placed[targets_of(own).to(images.device)] = own
         return placed
 
     images = {n: x if n in (MEAN, COLOUR) else matched(x) for n, x in nulls.images.items()}

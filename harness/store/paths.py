@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from secrets import token_hex
@@ -84,13 +84,10 @@ def listed(folder: Path, ending: str = "") -> list[Path]:
     StoreError where the system does not tell: a folder that cannot be read is not an empty one,
     which is what `Path.glob` takes it for.
     """
-    with disk_errors(folder):
-        try:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if entry.name.endswith(ending)]
-        except FileNotFoundError:
-            return []
-    return [folder / name for name in sorted(names)]
+    with disk_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.name.endswith(ending))
+        return [folder / name for name in names]
+    return []
 
 
 def holding(folder: Path, file: str) -> list[Path]:
