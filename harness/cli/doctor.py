@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -76,16 +77,11 @@ def _factories() -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    from harness.store.provenance import (
-        available_threads,
-        device_class,
-        package_versions,
-        python_version,
-    )
+    from harness.store.provenance import available_threads, device_class, package_versions
 
     versions = ", ".join(f"{name} {version}" for name, version in package_versions().items())
     machine = f"device {device_class('auto')}, {available_threads()} threads"
-    return [Finding("python", True, f"{python_version()}, {versions}; {machine}")]
+    return [Finding("python", True, f"{platform.python_version()}, {versions}; {machine}")]
 
 
 def _assets() -> list[Finding]:

@@ -183,7 +183,7 @@ def engine_of(
         from harness.scheduling.cluster import Cluster
 
         with Cluster(address, root) as cluster:
-            yield cluster
+            yield cluster.run
         return
     from harness.running.run import check_machine
     from harness.scheduling.local import Local
@@ -197,7 +197,7 @@ def engine_of(
         scratch_folder(root, "stations") as logs,
         Local(min(workers, accelerators) or workers, logs, accelerators=accelerators) as local,
     ):
-        yield local
+        yield local.run
 
 
 def _accelerators() -> int:

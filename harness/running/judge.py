@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.rng import KeyedStream
     from harness.running.evidence import Evidence
     from harness.running.run import Run
-    from harness.scoring.judgement import Help, Kept, NullScores
+    from harness.scoring.judgement import Help, Judge, NullScores
 
 SCORE = "score."
 """What the scores of a metric, image by image, are stored under."""
@@ -178,11 +178,6 @@ class ScoreStage(Output[Scores]):
             return scores
 
 
-def kept_scores(run: Run, *of: str) -> Kept:
-    """Keeps the scores of what `of` names."""
-    return lambda metric, score: run(ScoreStage(run.cell, of, metric, score))
-
-
 @dataclass(frozen=True, eq=False)
 class NullsStage(Stage[Nulls]):
     """What guesses without the release show: the same for all attacks and defenses."""
@@ -229,23 +224,26 @@ def judging(cell: Cell) -> KeyedStream:
     return public_stream(cell.request.seed).stream(stage="judge")
 
 
+def judge_of(run: Run, *of: str) -> Judge:
+    """The judge of a cell, who keeps the scores of what `of` names."""
+    from harness.scoring.judgement import Judge
+
+    return Judge(
+        truth=run.truth.splits,
+        targets=run.truth.targets,
+        metrics=run(Metrics.of(run.cell)),
+        stream=judging(run.cell),
+        device=run.device,
+        signs_hidden=run.cell.hides_signs,
+        kept=lambda metric, score: run(ScoreStage(run.cell, of, metric, score)),
+    )
+
+
 def null_scores(run: Run, told: Help) -> NullScores:
     """The nulls' scores, told as much of the truth as matching an attack's images took."""
-    from harness.scoring.judgement import score_nulls
-
-    truth, cell = run.truth, run.cell
-    batches = str(cell.request.batch_size) if told.groups is not None else ""
-    return score_nulls(
-        truth.splits,
-        truth.targets,
-        metrics=run(Metrics.of(cell)),
-        stream=judging(cell),
-        device=run.device,
-        signs_hidden=cell.hides_signs,
-        told=told,
-        plain=run(NullsStage.of(cell)),
-        kept=kept_scores(run, "nulls", str(told.guesses), batches),
-    )
+    batches = str(run.cell.request.batch_size) if told.groups is not None else ""
+    judge = judge_of(run, "nulls", str(told.guesses), batches)
+    return judge.score_nulls(told, run(NullsStage.of(run.cell)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,26 +269,16 @@ class JudgeStage(Stage[Judged]):
 
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Match, score, and look at what else is claimed."""
-        from harness.scoring.judgement import judge
-
         cell, attack = self.cell, self.plan.attack.name
         found = run(AttackStage(cell, self.plan)).reconstruction
-        truth, release = run.truth, run.release
-        sources = release.secrets.get("sources")
+        sources = run.release.secrets.get("sources")
         with plugin_boundary("judge"):
-            judgement = judge(
+            judgement = judge_of(run, "attack", AttackStage(cell, self.plan).key).judge(
                 found,
-                truth.splits,
-                truth.targets,
                 sources=None if sources is None else sources[..., 0].flatten(),
                 groups=groups_of(run),
-                metrics=run(Metrics.of(cell)),
-                stream=judging(cell),
-                device=run.device,
                 nulls=run.nulls,
                 attack=attack,
-                signs_hidden=cell.hides_signs,
-                kept=kept_scores(run, "attack", AttackStage(cell, self.plan).key),
             )
             evidence = evidence_of(run)
             identified = evidence.identified(found, attack)
@@ -372,20 +360,13 @@ def misplaced(run: Run, plan: AttackPlan) -> Scores:
     """
     import torch
 
-    from harness.scoring.judgement import score_images
-
     judged, truth = run(JudgeStage(run.cell, plan)), run.truth
     if not judged.shown:
         return {}
     others = another_of_its_class(truth.splits.private.labels[: truth.targets])
-    scores = score_images(
+    scores = judge_of(run, "misplaced", AttackStage(run.cell, plan).key).score_images(
         judged.images[others],
-        truth.splits,
-        metrics=run(Metrics.of(run.cell)),
-        device=run.device,
-        signs_hidden=run.cell.hides_signs,
-        images_abs=None if judged.images_abs is None else judged.images_abs[others],
-        kept=kept_scores(run, "misplaced", AttackStage(run.cell, plan).key),
+        None if judged.images_abs is None else judged.images_abs[others],
     )
     alone = others == torch.arange(len(others))
     return {name: values.masked_fill(alone, torch.nan) for name, values in scores.items()}

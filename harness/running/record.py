@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import resource
 import sys
 from collections.abc import Mapping
@@ -15,13 +16,7 @@ from harness.running.release import ReleaseStage, victim_under
 from harness.running.stage import code_identity
 from harness.running.train import Learning, TrainStage
 from harness.scoring.flags import cell_flags
-from harness.store.provenance import (
-    code_state,
-    package_versions,
-    plain_config,
-    python_version,
-    sha256_of,
-)
+from harness.store.provenance import code_state, package_versions, plain_config, sha256_of
 from harness.store.record import RunRecord, Status, Used
 
 if TYPE_CHECKING:
@@ -106,7 +101,7 @@ def _common(
         "device": cell.device,
         "threads": cell.threads,
         "environment": {
-            "python": python_version(),
+            "python": platform.python_version(),
             "packages": package_versions(),
             "deterministic": "where an operation has a deterministic form",
         },

@@ -45,7 +45,10 @@ def serve() -> None:
 def _answer(job: dict[str, Any], parent: ParentLines) -> None:
     started = time.perf_counter()
     try:
-        _do(job, _reporter(parent))
+        from harness.sandbox.jobs import call, prepare, reconstruct, share
+
+        actions = {"share": share, "prepare": prepare, "reconstruct": reconstruct, "call": call}
+        actions[job["action"]](job, _reporter(parent))
     except HarnessError as error:  # a sentence, not a fault: nobody needs to see where it came from
         parent.send(error=str(error), kind=type(error).__name__)
         return
@@ -75,13 +78,6 @@ def _reporter(parent: ParentLines) -> Callable[..., None]:
             parent.send(progress=[int(done), int(total), str(note)])
 
     return report
-
-
-def _do(job: dict[str, Any], report: Callable[..., None]) -> None:
-    from harness.sandbox.jobs import call, prepare, reconstruct, share
-
-    actions = {"share": share, "prepare": prepare, "reconstruct": reconstruct, "call": call}
-    actions[job["action"]](job, report)
 
 
 def serve_forked(number: int) -> None:

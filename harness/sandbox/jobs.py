@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from harness.api import (
     Attack,
@@ -32,11 +32,10 @@ from harness.api import (
     View,
 )
 from harness.api.release import Encoder
-from harness.api.specs import Spec
 from harness.asking.registry import load_factory, registry
 from harness.rng import KeyedStream
-from harness.sandbox.rebuilding import plain, restore, restore_encoder
-from harness.store.artifacts import save_tensors
+from harness.sandbox.rebuilding import plain, restore
+from harness.store.artifacts import below, save_tensors
 
 FRAME = "view.json"
 SHARED = "shared"
@@ -114,10 +113,10 @@ def open_view(folder: Path, frame: Frame) -> View:
     """The view as the attack gets it, tensors on the attack's device."""
     torch.set_num_threads(frame.threads)
     present = {Channel(path.stem) for path in folder.glob("*.safetensors")}
-    channels: dict[Channel, Any] = {}
-    for channel in present:
-        tensors = load_file(folder / f"{channel}.safetensors", device=frame.device)
-        channels[channel] = _readers(frame).get(channel, _single)(tensors)
+    channels = {
+        channel: _read(channel, load_file(folder / f"{channel}.safetensors", frame.device), frame)
+        for channel in present
+    }
     if Channel.BN_STATISTICS in frame.granted and Channel.GRADIENTS in present:
         channels.setdefault(Channel.BN_STATISTICS, {})  # of a model without BatchNorm
     if frame.n_private is not None:
@@ -147,51 +146,41 @@ def _shared(folder: Path, device: str) -> dict[str, Tensor]:
     }
 
 
-def _single(tensors: dict[str, Tensor]) -> Tensor:
+def _read(channel: Channel, tensors: dict[str, Tensor], frame: Frame) -> Any:
+    """What an attack gets of a channel; where it is no more than one tensor, that one.
+
+    Of a model that is the victim, or its part up to the cut, with released weights.
+    """
+    if channel is Channel.PUBLIC:
+        return Samples(tensors["images"], tensors["labels"]).standardised(frame.scale)
+    if channel in (Channel.GRADIENTS, Channel.BN_STATISTICS):
+        return tensors
+    if channel in (Channel.MODEL, Channel.FEATURE_ENCODER):
+        assert frame.victim is not None
+        victim, cut = _built("victims", frame.victim), channel is Channel.FEATURE_ENCODER
+        model = restore(victim, frame.input_shape, frame.classes, tensors, cut=cut)
+        return model.to(frame.device)
     (tensor,) = tensors.values()
     return tensor
-
-
-def _readers(frame: Frame) -> dict[Channel, Callable[[dict[str, Tensor]], Any]]:
-    """How channels that are more than one tensor are read."""
-    return {
-        Channel.PUBLIC: lambda t: Samples(t["images"], t["labels"]).standardised(frame.scale),
-        Channel.GRADIENTS: lambda t: t,
-        Channel.BN_STATISTICS: lambda t: t,
-        Channel.MODEL: lambda t: _module(frame, t, cut=False),
-        Channel.FEATURE_ENCODER: lambda t: _module(frame, t, cut=True),
-    }
 
 
 def _encoder(frame: Frame) -> Encoder:
     named = frame.encoder
     if named is None:
         return Encoder("none", Config(), lambda own, _public, _rng: plain(own, frame.classes))
-    defense: EncodingDefense[Any] = _built("defenses", registry().defense(named.name), named)
+    defense: EncodingDefense[Any] = _built("defenses", named)
     return Encoder(named.name, defense.config, defense.encode)
 
 
-def _module(frame: Frame, state: dict[str, Tensor], *, cut: bool) -> nn.Module:
-    """The victim, or its part up to the cut, with released weights, in evaluation mode."""
-    assert frame.victim is not None
-    victim = _built("victims", registry().victim(frame.victim.name), frame.victim)
-    rebuild = restore_encoder if cut else restore
-    return rebuild(victim, frame.input_shape, frame.classes, state).to(frame.device)
-
-
-def _attack(frame: Frame) -> Attack[Any]:
-    attack: Attack[Any] = _built("attacks", registry().attack(frame.attack.name), frame.attack)
-    return attack
-
-
-def _built(kind: str, spec: Spec, named: Named) -> Any:
-    factory = load_factory(spec, registry().origin(kind, spec.name))
-    return factory(spec.config.model_validate(named.config))
+def _built(kind: str, named: Named) -> Any:
+    entry = registry().entries[kind][named.name]
+    factory = load_factory(entry.spec, entry.origin)
+    return factory(entry.spec.config.model_validate(named.config))
 
 
 def share(job: Mapping[str, Any], progress: Progress) -> None:
     """Make what several attacks share, from what all of them hold before the release."""
-    function = _imported(job["factory"])
+    function = resolve_name(job["factory"])  # before anything is drawn
     frame, view = _handed(job)
     made = function(view, frame.budget, progress, **job["arguments"])
     save_tensors(made, Path(job["out"]) / PREPARED)
@@ -199,32 +188,29 @@ def share(job: Mapping[str, Any], progress: Progress) -> None:
 
 def call(job: Mapping[str, Any], _progress: Progress) -> None:
     """Call the function that the job names with the job itself; it is watched as an attack is."""
-    _imported(job["function"])(job)
-
-
-def _imported(text: str) -> Any:
-    """What `module:name` says."""
-    module, _, name = text.partition(":")
-    return getattr(import_module(module), name)
+    resolve_name(job["function"])(job)
 
 
 def prepare(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack learn from what it holds before the release, and keep what it learned."""
     frame, view = _handed(job)
-    learned = _attack(frame).prepare(view, frame.budget, progress)
-    save_tensors(learned, Path(job["out"]) / PREPARED)
+    attack: Attack[Any] = _built("attacks", frame.attack)
+    save_tensors(attack.prepare(view, frame.budget, progress), Path(job["out"]) / PREPARED)
 
 
 def reconstruct(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack at the release, and keep what it brings back."""
     frame, view = _handed(job)
     learned = load_file(job["prepared"], device=str(view.device))
-    found = _attack(frame).reconstruct(view, learned, frame.budget, progress)
+    found = _built("attacks", frame.attack).reconstruct(view, learned, frame.budget, progress)
     if not isinstance(found, Reconstruction):
         raise TypeError(f"reconstruct must return a Reconstruction, not {type(found).__name__}")
     out = Path(job["out"])
     save_tensors(pack(found), out / FOUND)
-    diagnostics = {name: _finite(name, value) for name, value in found.diagnostics.items()}
+    for name, value in found.diagnostics.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the diagnostic '{name}' is {value}; leave out what has no value")
+    diagnostics = {name: float(value) for name, value in found.diagnostics.items()}
     (out / DIAGNOSTICS).write_text(json.dumps(diagnostics), encoding="utf-8")
 
 
@@ -235,12 +221,6 @@ def _handed(job: Mapping[str, Any]) -> tuple[Frame, View]:
     view = open_view(folder, frame)
     torch.manual_seed(view.rng.stream(what="torch").seed())
     return frame, view
-
-
-def _finite(name: str, value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"the diagnostic '{name}' is {value}; leave out what has no value")
-    return float(value)
 
 
 def pack(found: Reconstruction) -> dict[str, Tensor]:
@@ -254,6 +234,6 @@ def unpack(tensors: Mapping[str, Tensor], diagnostics: Mapping[str, float]) -> R
     """The inverse of `pack`."""
     return Reconstruction(
         **{name: tensors.get(name) for name in FIELDS},
-        claims={k.removeprefix(CLAIM): t for k, t in tensors.items() if k.startswith(CLAIM)},
+        claims=below(CLAIM, tensors),
         diagnostics=diagnostics,
     )

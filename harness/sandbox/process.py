@@ -77,15 +77,13 @@ class Forked:
                 self._status.send(b"?")
                 said = self._status.recv(8)
             if not said:
-                raise CellFailed(f"{GONE}\n{self._last_words()}".rstrip())
+                words = b""
+                if not self._log.closed:
+                    self._log.seek(0)
+                    words = self._log.read()
+                raise CellFailed(f"{GONE}\n{log_tail(words)}".rstrip())
             self.returncode = int(said)
         return self.returncode
-
-    def _last_words(self) -> str:
-        if self._log.closed:
-            return ""
-        self._log.seek(0)
-        return log_tail(self._log.read())
 
     def close(self) -> None:
         """Let nobody ask for its exit code any more."""
@@ -99,7 +97,7 @@ class ForkServer:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the server
         self._orders, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-m", "harness.sandbox", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -109,16 +107,11 @@ class ForkServer:
                 start_new_session=True,
             )
 
-    @property
-    def alive(self) -> bool:
-        """Whether it can fork another."""
-        return self._process.poll() is None
-
     def close(self) -> None:
         """End it; its children are none of its business."""
         self._orders.close()
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
         self._log.close()
 
     def fork(self, log: IO[bytes]) -> Forked:
@@ -160,7 +153,7 @@ class ForkServers:
         if sys.platform != "linux":
             return alone(log, threads)
         with self._lock:
-            if threads in self._open and not self._open[threads].alive:
+            if threads in self._open and self._open[threads].process.poll() is not None:
                 self._open.pop(threads).close()
             if threads not in self._open:
                 self._open[threads] = ForkServer(threads)
@@ -221,21 +214,18 @@ class AttackProcess:
         One that is not there yet ends by itself, once nobody is at the other end of its pipes.
         """
         if self._process.pid is not None:
-            self._kill(self._process.pid)
+            family = self._family()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            for process in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            with contextlib.suppress(CellFailed):
+                self._process.wait()
         self._lines.close()
         if isinstance(self._process, Forked):
             self._process.close()
         self._file.close()
-
-    def _kill(self, number: int) -> None:
-        family = self._family()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(number, signal.SIGKILL)
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        with contextlib.suppress(CellFailed):
-            self._process.wait()
 
     def ask(
         self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
@@ -285,32 +275,24 @@ class AttackProcess:
 
     def _watch(self, deadline: float, budget: Budget) -> None:
         if time.monotonic() > deadline:
-            raise CellTimedOut(
-                self._with_log(f"the attack did not end within {budget.seconds:g} s")
-            )
-        used = self._resident_megabytes()
+            late = f"the attack did not end within {budget.seconds:g} s"
+            raise CellTimedOut(self._with_log(late))
+        used = 0.0
+        with contextlib.suppress(psutil.Error):
+            used = sum(process.memory_info().rss for process in self._family()) / 2**20
         self._peak = max(self._peak, used)
         if used > budget.megabytes:
-            raise CellFailed(
-                self._with_log(f"the attack used more than its limit of {budget.megabytes} MB")
-            )
+            greedy = f"the attack used more than its limit of {budget.megabytes} MB"
+            raise CellFailed(self._with_log(greedy))
 
     def _family(self) -> list[psutil.Process]:
         """The process and all that it started; empty where it is gone, or not there yet."""
         if self._process.pid is None:  # which psutil would take for this very process
             return []
-        try:
+        with contextlib.suppress(psutil.Error):
             root = psutil.Process(self._process.pid)
             return [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return []
-
-    def _resident_megabytes(self) -> float:
-        try:
-            used = sum(float(process.memory_info().rss) for process in self._family())
-        except psutil.Error:
-            return 0.0
-        return used / 2**20
+        return []
 
     def _death(self) -> str:
         try:

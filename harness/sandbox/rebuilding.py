@@ -31,26 +31,21 @@ def cut_at(model: nn.Sequential, cut: str) -> tuple[nn.Sequential, nn.Sequential
 
 
 def restore(
-    victim: Victim[Any], shape: tuple[int, ...], classes: int, state: Mapping[str, Tensor]
+    victim: Victim[Any],
+    shape: tuple[int, ...],
+    classes: int,
+    state: Mapping[str, Tensor],
+    *,
+    cut: bool = False,
 ) -> nn.Sequential:
-    """The victim with this very state, on the CPU in evaluation mode."""
-    return _load(_blank(victim, shape, classes), state)
+    """The victim with this very state, on the CPU in evaluation mode.
 
-
-def restore_encoder(
-    victim: Victim[Any], shape: tuple[int, ...], classes: int, state: Mapping[str, Tensor]
-) -> nn.Sequential:
-    """h, the victim's blocks up to its recipe's cut, with this very state."""
-    h, _ = cut_at(_blank(victim, shape, classes), victim.config.cut)
-    return _load(h, state)
-
-
-def _blank(victim: Victim[Any], shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    With `cut` only h, its blocks up to its recipe's cut, which the state is then of.
+    """
     with seeded(KeyedStream(b""), torch.device("cpu")):
-        return victim.build(shape, classes)
-
-
-def _load(model: nn.Sequential, state: Mapping[str, Tensor]) -> nn.Sequential:
+        model = victim.build(shape, classes)
+    if cut:
+        model, _ = cut_at(model, victim.config.cut)
     try:
         model.load_state_dict(dict(state), strict=True)
     except RuntimeError as error:

@@ -19,7 +19,7 @@ from harness.api.errors import UsageError
 from harness.running.run import Step
 from harness.sandbox.process import limited_to
 from harness.scheduling.local import NotingObserver, do_step
-from harness.scheduling.queue import Ended, Outcome, Queue, TaskProgress, unwatched
+from harness.scheduling.queue import Ended, Outcome, Queue, TaskProgress
 from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store.paths import ENVIRONMENT, scratch_folder
 
@@ -49,7 +49,9 @@ class Cluster:
     def __enter__(self) -> Cluster:
         with ExitStack() as opened:
             opened.enter_context(_connected(self.address))
-            self._token = opened.enter_context(_token(self.root))
+            scratch = opened.enter_context(scratch_folder(self.root, "cluster"))
+            self._token = scratch / token_hex(16)  # a name that nobody else's folder has
+            self._token.touch()
             self._notes = _open_notes()
             self._ending = opened.pop_all()
         return self
@@ -57,17 +59,16 @@ class Cluster:
     def __exit__(self, *_error: object) -> None:
         self._ending.close()
 
-    def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
-        """Do all tasks; each that ended, in the order of ending, with what became of it.
+    def run(self, graph: Graph, progress: TaskProgress) -> Iterator[Ended]:
+        """Do all tasks, as an `Engine`; UsageError where no node is large enough for one."""
+        import ray
 
-        A task that failed is followed by those that waited for it, with the same outcome.
-        UsageError where no node is large enough for a task.
-        """
         _check_room(graph.tasks.values())
         queue = Queue(graph)
         while not queue.over:
             self._hand_out(queue)
-            for reference in self._ready():
+            ready, _ = ray.wait(list(self._running), timeout=LOOK_EVERY, fetch_local=False)
+            for reference in ready:
                 yield from self._conclude(queue, reference)
             self._pass_on(progress)
 
@@ -96,11 +97,6 @@ class Cluster:
                 runtime_env={"env_vars": variables},
             )(work)
         return self._functions[key]
-
-    def _ready(self) -> list[Any]:
-        import ray
-
-        return list(ray.wait(list(self._running), timeout=LOOK_EVERY, fetch_local=False)[0])
 
     def _conclude(self, queue: Queue, reference: Any) -> Iterator[Ended]:
         import ray
@@ -137,8 +133,7 @@ def work(name: str, step: Step, options: dict[str, Any], token: str, notes: Any)
     def note(words: str) -> None:
         notes.put.remote(name, f"{platform.node()}: {words}")
 
-    fault = _unfit(name, options, Path(token))
-    if fault:
+    if fault := _unfit(name, options, Path(token)):
         outcome = Outcome(status="fatal", error=fault, kind="UsageError")
     else:
         outcome = do_step(step, options, NotingObserver(note))
@@ -244,15 +239,6 @@ def _own_signals() -> Iterator[None]:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _token(root: Path) -> Iterator[Path]:
-    """A file in the store's folder whose name nobody else's folder has."""
-    with scratch_folder(root, "cluster") as scratch:
-        path = scratch / token_hex(16)
-        path.touch()
-        yield path
 
 
 def _check_room(tasks: Iterable[Task]) -> None:

@@ -23,7 +23,7 @@ from harness.api.plugins import Progress
 from harness.running.run import Observer, Step
 from harness.sandbox.lines import ChildLines, ParentLines
 from harness.sandbox.process import FORK_SERVERS, limited_to, log_tail
-from harness.scheduling.queue import Ended, Outcome, Queue, TaskProgress, unwatched
+from harness.scheduling.queue import Ended, Outcome, Queue, TaskProgress
 from harness.scheduling.steps import Graph, Task
 
 PATIENCE = 5.0
@@ -50,11 +50,8 @@ class Local:
         while self._open:
             self._open.popitem()[1].close()
 
-    def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
-        """Do all tasks; each that ended, in the order of ending, with what became of it.
-
-        A task that failed is followed by those that waited for it, with the same outcome.
-        """
+    def run(self, graph: Graph, progress: TaskProgress) -> Iterator[Ended]:
+        """Do all tasks, as an `Engine`."""
         queue = Queue(graph)
         while not queue.over:
             self._hand_out(queue)
@@ -167,17 +164,14 @@ def do_step(step: Step, options: dict[str, Any], observer: Observer) -> Outcome:
     """One step of one cell, in this process."""
     from harness.running.run import Run
 
-    started = time.perf_counter()
     try:
+        run = Run.open(options, observer=observer)
         if step == "record":
-            record = Run.open(options, observer=observer).result()
-            made = Outcome(status="done", record=record.id)
-        else:
-            Run.open(options, observer=observer).advance(step)
-            made = Outcome(status="done")
+            return Outcome(status="done", record=run.result().id)
+        run.advance(step)
+        return Outcome(status="done")
     except HarnessError as error:
-        made = Outcome.of(error)
-    return made.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
+        return Outcome.of(error)
 
 
 class Stopped(KeyboardInterrupt):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from harness.api.errors import AssetUnavailable
 from harness.asking.plan import Cell, plan
-from harness.asking.registry import Registry, registry
+from harness.asking.registry import registry
 from harness.asking.request import Resolved
 from harness.boards.cells import BoardCell, Costs
 from harness.boards.folder import BoardFolder
 from harness.running.record import record_key
 from harness.running.run import Run, lacks, settle
-from harness.scheduling.queue import Ended, Outcome, TaskProgress, unwatched
+from harness.scheduling.queue import Ended, Outcome, TaskProgress
 from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store import Store
 from harness.store.record import Records, RunRecord, Status, Used
@@ -28,12 +27,9 @@ FIXED_COSTS = {"companions": 5.0, "record": 2.0}
 State = Literal["done", "failed", "impossible", "missing", "unavailable"]
 
 
-class Engine(Protocol):
-    """Where tasks are done."""
-
-    def run(self, graph: Graph, progress: TaskProgress = unwatched) -> Iterator[Ended]:
-        """Do all tasks; each as it ends, with what became of it."""
-        ...
+Engine = Callable[[Graph, TaskProgress], Iterator[Ended]]
+"""Does all tasks; gives each that ended, in the order of ending, with what became of it. A task
+that failed is followed by those that waited for it, with the same outcome."""
 
 
 @dataclass(frozen=True)
@@ -76,36 +72,32 @@ def foresee(
     steps will take is judged by the board's records and the `past` ones.
     """
     known = registry()
-    kept = folder.answers() if folder else {}
-    find = partial(_of_board, kept) if folder else partial(_of_cache, Records(root))
-    costs = Costs([*kept.values(), *past])
-    return [_foreseen(cell, known, root, find, costs) for cell in cells]
+    answers = folder.answers() if folder else {}
+    costs = Costs([*answers.values(), *past])
+    found = []
+    for cell in cells:
+        planned = settle(plan(cell.request, known), root)
+        kept = answers.get(cell.identity) if folder else _of_cache(Records(root), planned)
+        found.append(_foreseen(cell, planned, kept, root, costs))
+    return found
 
 
-def _of_board(kept: Mapping[str, RunRecord], cell: BoardCell, _plan: Cell) -> RunRecord | None:
-    return kept.get(cell.identity)
-
-
-def _of_cache(cache: Records, _cell: BoardCell, planned: Cell) -> RunRecord | None:
+def _of_cache(cache: Records, planned: Cell) -> RunRecord | None:
     key = record_key(planned)
     return cache.answer(key) or cache.failure(key)
 
 
 def _foreseen(
-    cell: BoardCell,
-    known: Registry,
-    root: Path,
-    find: Callable[[BoardCell, Cell], RunRecord | None],
-    costs: Costs,
+    cell: BoardCell, planned: Cell, kept: RunRecord | None, root: Path, costs: Costs
 ) -> Foreseen:
-    planned = settle(plan(cell.request, known), root)
-    lacking = lacks(planned, root)
+    lacking, store = lacks(planned, root), Store(root)
     tasks = tuple(tasks_of(planned, cell.options))
-    kept = find(cell, planned)
     instead = kept.id if kept else ""
     if kept and not answered_by(planned, kept):
         kept = None
-    stored = frozenset(task.id for task in tasks if _stored(task, Store(root)))
+    stored = frozenset(
+        task.id for task in tasks if task.makes and all(store.has(*made) for made in task.makes)
+    )
     return Foreseen(
         cell=cell,
         plan=planned,
@@ -126,11 +118,6 @@ def _state(planned: Cell, kept: RunRecord | None, lacking: str) -> State:
     if kept is None:
         return "unavailable" if lacking else "missing"
     return "done" if kept.status == "ok" else "failed"
-
-
-def _stored(task: Task, store: Store) -> bool:
-    """Whether all that a step makes is in the store; a record counts by its cell."""
-    return bool(task.makes) and all(store.has(stage, key) for stage, key in task.makes)
 
 
 def _cost(task: Task, planned: Cell, costs: Costs) -> float | None:
@@ -173,10 +160,7 @@ def _same(resolved: Resolved | None, used: Used | None) -> bool:
 
 def to_do(foreseen: Sequence[Foreseen], *, retry: bool = False) -> list[Foreseen]:
     """Cells without a record, and with `retry` those that failed."""
-    again = [f for f in foreseen if f.state == "failed"] if retry else []
-    fresh = [f for f in foreseen if not f.settled]
-    wanted = {id(f) for f in (*again, *fresh)}
-    return [f for f in foreseen if id(f) in wanted]
+    return [f for f in foreseen if not f.settled or (retry and f.state == "failed")]
 
 
 def check_here(cells: Iterable[Foreseen]) -> None:
@@ -203,8 +187,8 @@ def fill(
     cells: Sequence[Foreseen],
     engine: Engine,
     root: Path,
-    folder: BoardFolder | None = None,
-    progress: TaskProgress = unwatched,
+    folder: BoardFolder | None,
+    progress: TaskProgress,
 ) -> Iterator[tuple[Foreseen | None, RunRecord | None, Task]]:
     """Do what is missing; each task that ended, with its cell and record where it ended a cell.
 
@@ -212,7 +196,7 @@ def fill(
     """
     graph = graph_of(cells)
     last = {each.tasks[-1].id: each for each in cells}
-    for task, outcome in engine.run(graph, progress):
+    for task, outcome in engine(graph, progress):
         if outcome.status == "fatal":
             raise outcome.raised()
         each = last.get(task.id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -19,10 +18,6 @@ TaskProgress = Callable[[Task, str], None]
 """Called with a running task and a few words on what it is doing."""
 
 
-def unwatched(task: Task, note: str) -> None:
-    """Progress of tasks that nobody watches."""
-
-
 class Outcome(BaseModel):
     """What became of a task, as it crosses from one process to another.
 
@@ -36,7 +31,6 @@ class Outcome(BaseModel):
     error: str = ""
     kind: str = ""
     record: str = ""
-    seconds: float = 0.0
 
     @classmethod
     def of(cls, error: HarnessError) -> Outcome:
@@ -55,15 +49,13 @@ Ended = tuple[Task, Outcome]
 """A task, and what became of it."""
 
 
-@dataclass
 class Queue:
     """The tasks of a graph that wait, run, or are done; in the graph's order."""
 
-    graph: Graph
-    running: dict[str, Task] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.waiting = dict(self.graph.tasks)
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.running: dict[str, Task] = {}
+        self.waiting = dict(graph.tasks)
         self._done: set[str] = set()
         self._made: set[str] = set()
         self._lost: dict[str, int] = {}
@@ -80,17 +72,12 @@ class Queue:
         task at all.
         """
         ready = [task for task in self.waiting.values() if self._done.issuperset(task.needs)]
-        making = self._making()
+        making = {name for task in self.running.values() for name in task.shares} - self._made
         free = next((task for task in ready if not task.shares & making), None)
         chosen = free or (ready[0] if ready and not patient else None)
         if chosen:
             self.running[chosen.id] = self.waiting.pop(chosen.id)
         return chosen
-
-    def _making(self) -> set[str]:
-        """What is shared, being made, and was never made before."""
-        shared: set[str] = set()
-        return shared.union(*(task.shares for task in self.running.values())) - self._made
 
     def end(self, task: Task, outcome: Outcome) -> Iterator[Ended]:
         """A task's end, and that of all which it takes with it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from harness.asking.plan import Cell
@@ -60,33 +61,28 @@ class Graph:
 
 def tasks_of(cell: Cell, options: Mapping[str, Any]) -> list[Task]:
     """The tasks of one cell in an order in which they can be done; the last is its record."""
-    common: dict[str, Any] = {
-        "options": options,
-        "threads": cell.threads,
-        "accelerated": cell.device != "cpu",
-    }
+    accelerated = cell.device != "cpu"
+    task = partial(Task, options=options, threads=cell.threads, accelerated=accelerated)
     before: list[Task] = []
     for step, stages in steps_of(cell).items():
         below = frozenset(key for stage in stages for key in _below(stage))
         needs = tuple(t.id for t in before if any(key in below for _, key in t.makes))
         before.append(
-            Task(
+            task(
                 id=f"{step} {sha256_of([stage.key for stage in stages])}",
                 step=step,
                 needs=needs,
                 makes=tuple((stage.name, stage.key) for stage in stages),
                 shares=_shared(cell) if step == "attack" else frozenset(),
                 title=_title(cell, step),
-                **common,
             )
         )
-    last = Task(
+    last = task(
         id=f"record {record_key(cell)}",
         step="record",
         needs=tuple(task.id for task in before),
         shares=_shared(cell) if cell.members else frozenset(),
         title=_title(cell, "record"),
-        **common,
     )
     return [*before, last]
 

@@ -107,15 +107,11 @@ def _pair_aucs(places: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
 
     looked = facts.stream.stream(use="pairs").permutation(len(places))[:_LOOKED_AT]
     told = normalize(facts.labels.float())
-    values: list[list[Tensor]] = [[], [], []]
-    for block in torch.split(looked, _AT_ONCE):
-        alike = facts.kinds[block].view(-1, 1) == facts.kinds
-        every = torch.ones_like(alike)
-        for part, (where, seen) in zip(
-            values, ((every, places), (every, told), (alike, places)), strict=True
-        ):
-            part.append(_auc_of(block, seen, where, facts))
-    among_all, by_labels, within = (_there(torch.cat(part)) for part in values)
+    blocks = torch.split(looked, _AT_ONCE)
+    among_all, by_labels, within = (
+        _there(torch.cat([_auc_of(block, seen, facts, of_kind=of_kind) for block in blocks]))
+        for seen, of_kind in ((places, False), (told, False), (places, True))
+    )
     found: dict[str, Finding] = {}
     if len(among_all):
         chance = float(by_labels.mean())
@@ -162,30 +158,24 @@ def _there(values: Tensor) -> Tensor:
     return values[~values.isnan()]
 
 
-def _auc_of(rows: Tensor, places: Tensor, where: Tensor, facts: ClusterFacts) -> Tensor:
-    """[b] AUC of each of these rows among the others `where` [b, m]; NaN where there is none."""
+def _auc_of(rows: Tensor, places: Tensor, facts: ClusterFacts, *, of_kind: bool) -> Tensor:
+    """[b] AUC of each of these rows among all others, or those `of_kind`; NaN if there is none."""
     import torch
+    from scipy.stats import rankdata
 
     scores = places[rows] @ places.T
     own = torch.arange(len(rows))
-    there = where.clone()
+    there = (facts.kinds[rows].view(-1, 1) == facts.kinds) | (not of_kind)
     there[own, rows] = False
     same = _common(facts.sources[rows], facts.sources, facts.n) & there
     left_out = (~there).sum(1).double()
-    ranks = _ranks(scores.masked_fill(~there, -torch.inf))  # those left out are below all others
+    below = scores.masked_fill(~there, -torch.inf)  # those left out are below all others
+    ranks = torch.from_numpy(rankdata(below.numpy(), axis=1))  # from 1, ties at their mean
     true = same.sum(1).double()
     false = there.sum(1).double() - true
     above = (ranks * same).sum(1) - true * (true + 1) / 2 - true * left_out
     auc: Tensor = above / (true * false)
     return auc
-
-
-def _ranks(scores: Tensor) -> Tensor:
-    """[b, m] float64 ranks from 1, ties at their mean."""
-    import torch
-    from scipy.stats import rankdata
-
-    return torch.from_numpy(rankdata(scores.numpy(), axis=1))
 
 
 def _common(some: Tensor, all_rows: Tensor, n: int) -> Tensor:
@@ -205,21 +195,16 @@ def _memberships(
     By chance: the same clusters dealt out at random among rows whose labels name the same
     classes, the mean of a few deals.
     """
-    own = _Read.of(clusters, facts)
-    dealt = [_Read.of(clusters[_dealt(facts, turn)], facts) for turn in range(_DEALS)]
-    values = {
-        "cluster_purity": "purity",
-        "memberships_found": "recall",
-        "encodings_assigned": "all",
-    }
+    images, values = _read(clusters, facts)
+    dealt = [_read(clusters[_dealt(facts, turn)], facts)[1] for turn in range(_DEALS)]
     found: dict[str, Finding] = {}
-    for name, what in values.items():
-        each = _there(getattr(own, what))
+    for name, column in values.items():
+        each = _there(column)
         if len(each):
-            chance = sum(float(_there(getattr(deal, what)).mean()) for deal in dealt) / _DEALS
+            chance = sum(float(_there(deal[name]).mean()) for deal in dealt) / _DEALS
             found |= mean_finding(name, each, chance, facts.stream, name)
     if shares is not None:
-        found |= _share_error(own, shares, facts)
+        found |= _share_error(images, shares, facts)
     return found
 
 
@@ -235,29 +220,23 @@ def _dealt(facts: ClusterFacts, turn: int) -> Tensor:
     return order
 
 
-@dataclass(frozen=True)
-class _Read:
-    """Clusters as images: `images` [rows, q], -1 where a cluster is no image's or there is none.
+def _read(clusters: Tensor, facts: ClusterFacts) -> tuple[Tensor, dict[str, Tensor]]:
+    """Clusters as images [rows, q], -1 where one is no image's or there is none; values by row.
 
-    By row: `purity`, the share of its clusters that are right (NaN where it has none), `recall`,
-    the share of its private images that were found, of as many as it could name, and `all`,
-    whether all of these were.
+    Those are the share of a row's clusters that are right (NaN where it has none), the share of
+    its private images that were found, of as many as it could name, and whether all of these were.
     """
-
-    images: Tensor
-    purity: Tensor
-    recall: Tensor
-    all: Tensor
-
-    @classmethod
-    def of(cls, clusters: Tensor, facts: ClusterFacts) -> _Read:
-        images = _as_images(clusters, facts)
-        private = facts.sources < facts.n
-        right = (images.unsqueeze(2) == facts.sources.unsqueeze(1)) & private.unsqueeze(1)
-        hits, claimed = right.any(2).sum(1).double(), (clusters >= 0).sum(1).double()
-        there = private.sum(1).clamp(max=clusters.shape[1]).double()
-        found = right.any(1).sum(1).double() / there
-        return cls(images, hits / claimed, found, (found >= 1).double())
+    images = _as_images(clusters, facts)
+    private = facts.sources < facts.n
+    right = (images.unsqueeze(2) == facts.sources.unsqueeze(1)) & private.unsqueeze(1)
+    hits, claimed = right.any(2).sum(1).double(), (clusters >= 0).sum(1).double()
+    there = private.sum(1).clamp(max=clusters.shape[1]).double()
+    found = right.any(1).sum(1).double() / there
+    return images, {
+        "cluster_purity": hits / claimed,
+        "memberships_found": found,
+        "encodings_assigned": (found >= 1).double(),
+    }
 
 
 def _as_images(clusters: Tensor, facts: ClusterFacts) -> Tensor:
@@ -279,20 +258,18 @@ def _as_images(clusters: Tensor, facts: ClusterFacts) -> Tensor:
     return named[dense]
 
 
-def _share_error(read: _Read, shares: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
-    """Mean absolute error of the weights of images rightly found.
+def _share_error(images: Tensor, shares: Tensor, facts: ClusterFacts) -> dict[str, Finding]:
+    """Mean absolute error of the weights of `images` [rows, q] rightly found.
 
     By chance: that of what labels tell, a class's share divided evenly among its images.
     """
-    if shares.shape != read.images.shape or not bool(shares.isfinite().all()):
+    if shares.shape != images.shape or not bool(shares.isfinite().all()):
         raise CellFailed(
             f"the attack claims shares of shape {tuple(shares.shape)}; wanted finite ones, "
-            f"{tuple(read.images.shape)} as its clusters"
+            f"{tuple(images.shape)} as its clusters"
         )
-    right = (read.images.unsqueeze(2) == facts.sources.unsqueeze(1)) & (
-        read.images.unsqueeze(2) >= 0
-    )
-    row, slot, place = right.nonzero().T
+    shown = images.unsqueeze(2)
+    row, slot, place = ((shown == facts.sources.unsqueeze(1)) & (shown >= 0)).nonzero().T
     if not len(row):
         return {}
     true = facts.weights[row, place].double()

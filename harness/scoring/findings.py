@@ -127,10 +127,6 @@ class BatchFacts:
     guess: Tensor | None
     stream: Stream
 
-    def of(self, batches: Tensor) -> BatchFacts:
-        """Those of some batches."""
-        return replace(self, inputs=self.inputs[batches], labels=self.labels[batches])
-
 
 def batch_findings(claims: Mapping[str, Tensor], facts: BatchFacts) -> dict[str, Finding]:
     """Every claim on released gradients; CellFailed where one is not what its name says.
@@ -148,23 +144,20 @@ def batch_findings(claims: Mapping[str, Tensor], facts: BatchFacts) -> dict[str,
         claim = claims[name].cpu()
         there = ~claim.flatten(1).isnan().any(1)
         if bool(there.any()):
-            found |= judges[name](claim[there], facts.of(there))
+            own = replace(facts, inputs=facts.inputs[there], labels=facts.labels[there])
+            found |= judges[name](claim[there], own)
     return found
 
 
 def _batch_labels(claim: Tensor, facts: BatchFacts) -> dict[str, Finding]:
     """Share of each batch's leading labels that were told, however often each comes."""
-    own, told = (_counts(each, facts.classes) for each in (facts.labels, claim.argmax(2)))
+    from torch.nn.functional import one_hot
+
+    labels = (facts.labels, claim.argmax(2))
+    own, told = (one_hot(each, facts.classes).sum(1).double() for each in labels)  # how often each
     size = facts.labels.shape[1]
     shares, chance = own.minimum(told).sum(1) / size, float(_evenly_spread(own, size).mean())
     return mean_finding("label_accuracy", shares, chance, facts.stream, "batch_labels")
-
-
-def _counts(labels: Tensor, classes: int) -> Tensor:
-    """[batches, classes] float64: how often each batch holds each label."""
-    from torch.nn.functional import one_hot
-
-    return one_hot(labels, classes).sum(1).double()
 
 
 def _evenly_spread(own: Tensor, size: int) -> Tensor:
@@ -271,27 +264,14 @@ def _pairs(claim: Tensor, rows: Tensor, facts: Facts) -> dict[str, Finding]:
     if sources.shape[1] != 2:
         raise CellFailed("the attack claims pairs, and encodings do not mix two images")
     own, partner = facts.candidates[sources].unbind(1)
-    each = claim[range(q), :, partner]
-    first = _first(each, own)
-    both = _first(claim.flatten(1), own * m + partner)
     return {
-        "partner_known_top1": _share(first, 1 / m),
-        "pair_top1": _share(both, 1 / (m * m)),
+        "partner_known_top1": _first(claim[range(q), :, partner], own),
+        "pair_top1": _first(claim.flatten(1), own * m + partner),
     }
 
 
-def _first(scores: Tensor, true: Tensor) -> Tensor:
-    """[q]: whether the true one is above all others; a tie is none."""
+def _first(scores: Tensor, true: Tensor) -> Finding:
+    """How often the true one [q] has a score [q, m] above all others; a tie is none."""
     best = scores.gather(1, true.view(-1, 1))
-    first: Tensor = (scores >= best).sum(1) == 1
-    return first
-
-
-def _share(hits: Tensor, chance: float) -> Finding:
-    count = int(hits.sum())
-    return Finding(
-        value=count / len(hits),
-        ci=proportion_interval(count, len(hits)),
-        chance=chance,
-        n=len(hits),
-    )
+    hits, (n, m) = int(((scores >= best).sum(1) == 1).sum()), scores.shape
+    return Finding(value=hits / n, ci=proportion_interval(hits, n), chance=1 / m, n=n)

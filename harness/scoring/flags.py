@@ -7,8 +7,10 @@ beside the rest (`failure_flags`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -18,7 +20,7 @@ from harness.api.knowledge import Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
 from harness.api.randomness import Stream
 from harness.scoring.identification import Identification
-from harness.scoring.summary import Interval, mean_intervals
+from harness.scoring.summary import mean_intervals
 from harness.scoring.verdict import MAIN_METRIC, telling_metric
 
 if TYPE_CHECKING:
@@ -38,9 +40,6 @@ LEAST_DB = 0.1
 LEAST_ERROR = 1e-6
 """Squared error a value, of values of variance one, below which nobody sees a difference."""
 
-Failures = Mapping[str, Exception]
-"""By attack, why it did not come to an end."""
-
 
 class Flag(BaseModel):
     """A short name to filter by and a sentence to read."""
@@ -51,80 +50,66 @@ class Flag(BaseModel):
     message: str
 
 
-QUICK_FLAG = Flag(
-    name="unranked",
-    message="the quick preset is for a first look; a board takes only standard or paper runs",
-)
-
-
 def cell_flags(cell: Cell) -> tuple[Flag, ...]:
     """Flags that follow from what was asked."""
-    flags = uncounted(cell.request.preset, cell.threat_model, cell.attack)
-    for name in _bare_features(cell):
-        message = f"'{name}' speaks for the trained weights, not for features h(x) that leave"
-        flags = (*flags, Flag(name="beyond_the_guarantee", message=message))
+    flags = [*uncounted(cell.request.preset, cell.threat_model, cell.attack)]
+    bare = cell.main is not None and cell.kind is ReleaseKind.FEATURES
+    for defense in cell.defenses:
+        if bare and defense.spec.trains_alone:
+            weights = f"'{defense.name}' speaks for the trained weights"
+            message = f"{weights}, not for features h(x) that leave"
+            flags.append(Flag(name="beyond_the_guarantee", message=message))
     if cell.public and cell.public.name != cell.dataset.name:
         message = (
             f"public images come from '{cell.public.name}'; where its classes are others, their "
             "labels were drawn at random and class means tell nothing"
         )
-        flags = (*flags, Flag(name="foreign_public", message=message))
-    return flags
+        flags.append(Flag(name="foreign_public", message=message))
+    return tuple(flags)
 
 
 def uncounted(
     preset: str, threat_model: ThreatModel, attack: Resolved | None = None
 ) -> tuple[Flag, ...]:
     """Why a result does not count, whatever it says: a quick look, or an attacker who is told."""
-    flags = (QUICK_FLAG,) if preset == "quick" else ()
+    reasons = []
+    if preset == "quick":
+        reasons.append(
+            "the quick preset is for a first look; a board takes only standard or paper runs"
+        )
     if not threat_model.ranked:
-        message = f"the threat model '{threat_model.name}' hands the attack the truth"
-        flags = (*flags, Flag(name="unranked", message=message))
-    own = attack.config if attack else None
-    if isinstance(own, Config) and own.unranked():
-        flags = (*flags, Flag(name="unranked", message=own.unranked()))
-    return flags
-
-
-def _bare_features(cell: Cell) -> list[str]:
-    """Defenses that guard a training whose features leave unguarded."""
-    if cell.main is None or cell.kind is not ReleaseKind.FEATURES:
-        return []
-    return [defense.name for defense in cell.defenses if defense.spec.trains_alone]
+        reasons.append(f"the threat model '{threat_model.name}' hands the attack the truth")
+    if attack and isinstance(attack.config, Config):
+        reasons.append(attack.config.unranked())
+    return tuple(Flag(name="unranked", message=reason) for reason in reasons if reason)
 
 
 def judgement_flags(judgement: Judgement) -> list[Flag]:
     """All flags that one judgement raises."""
-    return [
-        *below_null(judgement.privacy),
-        *constant_output(judgement),
-        *undefined_targets(judgement.privacy),
-        *null_fallback(judgement),
-    ]
+    flags = below_null(judgement.privacy)
+    images = judgement.images[judgement.found]
+    if len(images) > 1 and (images - images[0]).abs().max().item() <= SAME_GREY:
+        message = f"all {len(images)} reconstructions are the same image: the release was not used"
+        flags.append(Flag(name="constant_output", message=message))
+    flags += undefined_targets(judgement.privacy)
+    if notes := [note for note in judgement.notes if "falls back" in note]:
+        flags.append(Flag(name="null_fallback", message="; ".join(notes)))
+    return flags
 
 
 def below_null(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     """The attack does worse than guessing, and no better where signs do not count."""
     score = privacy.get(MAIN_METRIC)
-    if score is None or score.gain_ci is None or score.gain_ci[1] >= 0:
-        return []
-    if telling_metric(privacy) != MAIN_METRIC:
+    if score is None or score.gain_ci is None or telling_metric(privacy) != MAIN_METRIC:
         return []
     low, high = score.gain_ci
+    if high >= 0:
+        return []
     message = (
         f"the attack's {MAIN_METRIC} lies {-high:.2f} to {-low:.2f} {score.unit} below the null "
         f"'{score.null_name}', which uses no release: its failure says nothing about the defense"
     )
     return [Flag(name="below_null", message=message)]
-
-
-def constant_output(judgement: Judgement) -> list[Flag]:
-    """The attack returns one image for all targets."""
-    images = judgement.images[judgement.found]
-    if len(images) < 2 or (images - images[0]).abs().max().item() > SAME_GREY:
-        return []
-    message = f"all {len(images)} reconstructions are the same image: the release was not used"
-    return [Flag(name="constant_output", message=message)]
 
 
 def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
@@ -137,14 +122,10 @@ def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     return [Flag(name="undefined_targets", message=message)]
 
 
-def null_fallback(judgement: Judgement) -> list[Flag]:
-    """A null had to be made from less than its name says."""
-    notes = [note for note in judgement.notes if "falls back" in note]
-    return [Flag(name="null_fallback", message="; ".join(notes))] if notes else []
-
-
-def failure_flags(kind: Literal["companion", "member", "twice"], failed: Failures) -> list[Flag]:
-    """What did not come to an end beside the rest; what could not be is no failure."""
+def failure_flags(
+    kind: Literal["companion", "member", "twice"], failed: Mapping[str, Exception]
+) -> list[Flag]:
+    """By name, what did not come to an end beside the rest; what could not be is no failure."""
     return [
         Flag(name=f"{kind}_failed", message=f"{name}: {first_line(error)}")
         for name, error in failed.items()
@@ -189,14 +170,12 @@ def _knows_less(answers: Sequence[Answer], unit: str, stream: Stream) -> Iterato
     """An attack that knows less beats one that knows more, by more than the interval."""
     least = LEAST_DB if unit == "dB" else 0.0
     for loser in (answer for answer in answers if answer.after_images):
-        better = [
-            (mean, low, winner)
+        compared = [
+            (*_difference(winner.scores, loser.scores, stream), winner)
             for winner in answers
             if winner.channels < loser.channels
-            for mean, low, _ in _difference(winner.scores, loser.scores, stream)
-            if low > least
         ]
-        if better:
+        if better := [found for found in compared if found[1] > least]:
             mean, low, winner = max(better, key=lambda found: found[0])
             extra = ", ".join(sorted(loser.channels - winner.channels))
             yield Flag(
@@ -208,19 +187,17 @@ def _knows_less(answers: Sequence[Answer], unit: str, stream: Stream) -> Iterato
 
 def _beats_optimum(answers: Sequence[Answer], stream: Stream) -> Iterator[Flag]:
     """A linear attack has less pooled squared error than the best linear one."""
-    optima = [answer for answer in answers if answer.linear == "optimal"]
-    for optimum in optima:
-        for other in answers:
-            if other.linear != "yes":
-                continue
-            for mean, low, _ in _difference(optimum.errors, other.errors, stream):
-                if low > LEAST_ERROR:
-                    yield Flag(
-                        name="linear_beats_optimum",
-                        message=f"'{other.attack}' is linear and its squared error is {mean:.3g} "
-                        f"(at least {low:.3g}) a value below that of '{optimum.attack}', the "
-                        "optimum under its prior: the prior or the noise law does not fit",
-                    )
+    for optimum, other in product(answers, answers):
+        if (optimum.linear, other.linear) != ("optimal", "yes"):
+            continue
+        mean, low = _difference(optimum.errors, other.errors, stream)
+        if low > LEAST_ERROR:
+            yield Flag(
+                name="linear_beats_optimum",
+                message=f"'{other.attack}' is linear and its squared error is {mean:.3g} "
+                f"(at least {low:.3g}) a value below that of '{optimum.attack}', the "
+                "optimum under its prior: the prior or the noise law does not fit",
+            )
 
 
 def _identified_only(answers: Sequence[Answer], shown: bool) -> Iterator[Flag]:
@@ -237,16 +214,14 @@ def still_rising(
     attack: str, effort: str, once: Tensor, twice: Tensor, unit: str, stream: Stream
 ) -> list[Flag]:
     """A flag where the main metric [n] gains from twice the effort."""
-    least = LEAST_DB if unit == "dB" else 0.0
-    return [
-        Flag(
-            name="still_rising",
-            message=f"'{attack}' gains {mean:.2f} {unit} (at least {low:.2f}) from twice the "
-            f"{effort}: it was stopped too early to say what leaks",
-        )
-        for mean, low, _ in _difference(twice, once, stream)
-        if low > 0 and mean >= least
-    ]
+    mean, low = _difference(twice, once, stream)
+    if low <= 0 or mean < (LEAST_DB if unit == "dB" else 0.0):
+        return []
+    message = (
+        f"'{attack}' gains {mean:.2f} {unit} (at least {low:.2f}) from twice the {effort}: it was "
+        "stopped too early to say what leaks"
+    )
+    return [Flag(name="still_rising", message=message)]
 
 
 def sharper(attack: str, effort: str, once: Identification, twice: Identification) -> list[Flag]:
@@ -263,18 +238,15 @@ def sharper(attack: str, effort: str, once: Identification, twice: Identificatio
     return flags
 
 
-def _difference(
-    one: Tensor | None, other: Tensor | None, stream: Stream
-) -> Iterator[tuple[float, float, float]]:
-    """Mean and interval of one − other over images where both are defined; nothing without one."""
+def _difference(one: Tensor | None, other: Tensor | None, stream: Stream) -> tuple[float, float]:
+    """Mean of one − other over images where both are defined, and its interval's lower end.
+
+    Without an interval nothing is shown: the end is −∞.
+    """
     if one is None or other is None:
-        return
+        return 0.0, -math.inf
     gap = one.double() - other.double()
     defined = gap[gap.isfinite()]
-    if len(defined) < 2:
-        return
-    interval: Interval | None = mean_intervals(
-        defined.view(-1, 1).numpy(), stream.stream(use="consistency")
-    )[0]
-    if interval is not None:
-        yield float(defined.mean()), *interval
+    column = defined.view(-1, 1).numpy()
+    (interval,) = mean_intervals(column, stream.stream(use="consistency"))
+    return (float(defined.mean()), interval[0]) if interval else (0.0, -math.inf)

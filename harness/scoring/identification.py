@@ -62,8 +62,8 @@ def identification(
     `of` [n] says which image each is of.
     """
     true = true.view(len(true), -1)
-    n, m = _checked(scores, true, f"attack '{attack}'" if attack else "the attack")
-    k = true.shape[1]
+    _check(scores, true, f"attack '{attack}'" if attack else "the attack")
+    (n, m), k = scores.shape, true.shape[1]
     columns = _columns(scores, true.to(scores.device), m)
     intervals = _intervals(columns, of, stream)
     chances = {"top1": k / m, "top5": _one_of(m, k), "recall": k / m}
@@ -98,7 +98,7 @@ def _intervals(
     together = of is not None and int(of.bincount().max()) > 1
     if of is not None and together:
         columns = {name: _by_image(column, of) for name, column in columns.items()}
-    found = {
+    found = {  # all of them are drawn: each draw moves the stream for those after it
         name: mean_intervals(column.view(-1, 1).numpy(), stream)[0]
         for name, column in columns.items()
     }
@@ -136,8 +136,8 @@ def _ranks(scores: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
     return above, level
 
 
-def _checked(scores: Tensor, true: Tensor, who: str) -> tuple[int, int]:
-    """Numbers of questions and of candidates, if the scores can be judged."""
+def _check(scores: Tensor, true: Tensor, who: str) -> None:
+    """CellFailed unless the scores can be judged."""
     shaped = scores.ndim == 2 and len(scores) == len(true) and min(scores.shape) >= 1
     if not shaped or scores.shape[1] <= true.shape[1]:
         raise CellFailed(
@@ -146,4 +146,3 @@ def _checked(scores: Tensor, true: Tensor, who: str) -> tuple[int, int]:
         )
     if not scores.isfinite().all():
         raise CellFailed(f"{who} returned NaN or infinite candidate scores")
-    return scores.shape[0], scores.shape[1]

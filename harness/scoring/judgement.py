@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from harness.api import (
@@ -20,24 +20,18 @@ from harness.api import (
     Splits,
     Stream,
 )
-from harness.scoring.matching import (
-    MEAN,
-    Matched,
-    Nulls,
-    make_nulls,
-    match,
-    match_nulls,
-    match_nulls_within,
-)
+from harness.api.plugins import as_they_are
+from harness.scoring.matching import MEAN, Matched, Nulls, make_nulls, match, match_nulls
 from harness.scoring.summary import MetricScore, Values, best_null, strongest, summarise
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from harness.scoring.matching import Domain
+
 Metrics = Mapping[str, tuple[MetricSpec, Metric | str]]
 """By name: what the metric declares, and the metric at work or why it is unavailable."""
-
 
 Kept = Callable[[str, Callable[[], Mapping[str, "Tensor"]]], Mapping[str, "Tensor"]]
 """Gives the scores [targets] of a metric, by what was scored: those that are kept, or made now."""
@@ -84,8 +78,7 @@ class Help:
 
     def same(self, other: Help) -> bool:
         """Whether both tell as much; the groups of one release are always the same."""
-        grouped = self.groups is not None, other.groups is not None
-        return self.guesses == other.guesses and grouped[0] == grouped[1]
+        return self.guesses == other.guesses and (self.groups is None) == (other.groups is None)
 
 
 NO_HELP = Help()
@@ -108,16 +101,14 @@ class NullScores:
 
 @dataclass(frozen=True)
 class _Scorer:
-    """One metric in one domain: signed, or absolute values of standardised images."""
+    """One metric in one domain: images as they are, or absolute values of standardised ones."""
 
     spec: MetricSpec
     metric: Metric
-    fold: Scale | None = None
+    domain: Domain = as_they_are
 
     def score(self, images: Tensor, truth: Tensor) -> Tensor:
-        if self.fold is not None:
-            images, truth = fold(images, self.fold), fold(truth, self.fold)
-        values = self.metric.score(images, truth).detach().cpu().double()
+        values = self.metric.score(self.domain(images), self.domain(truth)).detach().cpu().double()
         if values.shape != (len(truth),) or values.isinf().any():
             raise PluginError(
                 f"metric '{self.spec.name}' returned values of shape {tuple(values.shape)}; "
@@ -125,107 +116,192 @@ class _Scorer:
             )
         return values
 
-    def values(self, attack: Tensor, nulls: Mapping[str, Tensor]) -> Values:
-        return Values(
+    def values(self, attack: Tensor, found: Tensor, nulls: Mapping[str, Tensor]) -> Values:
+        """With the best null's values for targets that were not `found`."""
+        values = Values(
             attack=attack.numpy(),
             nulls={name: scores.numpy() for name, scores in nulls.items()},
             leaks_more=self.spec.leaks_more,
             unit=self.spec.unit,
             chance=self.metric.chance(len(attack)),
         )
+        if found.all() or not values.defined.any():
+            return values
+        return replace(values, attack=attack.where(found, nulls[best_null(values)]).numpy())
 
 
-def judge(
-    reconstruction: Reconstruction,
-    truth: Splits,
-    targets: int,
-    *,
-    sources: Tensor | None,
-    metrics: Metrics,
-    stream: Stream,
-    device: torch.device,
-    signs_hidden: bool = False,
-    nulls: NullScores | None = None,
-    attack: str = "",
-    groups: Tensor | None = None,
-    kept: Kept = _unkept,
-) -> Judgement:
-    """Score one reconstruction on the first `targets` private images of the `truth`.
+@dataclass(frozen=True)
+class Judge:
+    """Who holds the truth, and scores what is shown of its first `targets` private images.
 
-    `sources` [rounds·n] is the primary private image of each encoding, `groups` [batches, b]
-    are those of each released gradient. With `signs_hidden` every metric also runs on absolute
-    values, as `<metric>_abs`, for which images that name no target are matched by absolute
-    values. `nulls` saves work where `score_nulls` has run on the same splits, metrics and
-    stream; they are scored anew where they were matched for another number of guesses. A target
-    without a reconstruction scores its best null. Raises CellFailed where the reconstruction
-    cannot be judged.
+    With `signs_hidden` every metric also runs on absolute values, as `<metric>_abs`, for which
+    images that name no target are matched by absolute values. `kept` gives the scores of what is
+    judged.
     """
-    panel = _panel(metrics, truth, signs_hidden)
-    if reconstruction.images is None:
-        if not reconstruction.claims:
-            raise CellFailed(f"attack '{attack}' returned neither images nor claims")
-        return _claims_only(panel, truth, targets, stream, device)
-    private = _on(truth.private, device).images
-    placed = partial(match, reconstruction, private, truth.scale, sources, attack, groups)
-    matched = folded = placed()
-    if signs_hidden and matched.unnamed:
-        folded = placed(domain=Folded(truth.scale))
-    told = Help(matched.unnamed, groups if matched.grouped else None)
-    if nulls is None or not nulls.help.same(told) or set(nulls.per_image) != set(panel.fit):
-        nulls = _score_nulls(panel, truth, targets, stream, device, told)
-    return _judge(panel, matched, folded, private[:targets], nulls, stream, kept)
 
+    truth: Splits
+    targets: int
+    metrics: Metrics
+    stream: Stream
+    device: torch.device
+    signs_hidden: bool = False
+    kept: Kept = _unkept
 
-def score_nulls(
-    truth: Splits,
-    targets: int,
-    *,
-    metrics: Metrics,
-    stream: Stream,
-    device: torch.device,
-    signs_hidden: bool = False,
-    told: Help = NO_HELP,
-    plain: Nulls | None = None,
-    kept: Kept = _unkept,
-) -> NullScores:
-    """Score the nulls once, for every attack on the same splits that needs as much help.
+    def judge(
+        self,
+        reconstruction: Reconstruction,
+        *,
+        sources: Tensor | None = None,
+        groups: Tensor | None = None,
+        nulls: NullScores | None = None,
+        attack: str = "",
+    ) -> Judgement:
+        """Score one reconstruction.
 
-    `plain` are the nulls of `nulls_of`, where they are there already.
-    """
-    panel = _panel(metrics, truth, signs_hidden)
-    return _score_nulls(panel, truth, targets, stream, device, told, plain, kept)
+        `sources` [rounds·n] is the primary private image of each encoding, `groups` [batches, b]
+        are those of each released gradient. `nulls` saves work where this judge has scored them;
+        they are scored anew where they were matched for another number of guesses. A target
+        without a reconstruction scores its best null. Raises CellFailed where the reconstruction
+        cannot be judged.
+        """
+        if reconstruction.images is None:
+            if not reconstruction.claims:
+                raise CellFailed(f"attack '{attack}' returned neither images nor claims")
+            return self._claims_only()
+        scale, private = self.truth.scale, self._private.images
+        placed = partial(match, reconstruction, private, scale, sources, attack, groups)
+        matched = absolute = placed()
+        if self.signs_hidden and matched.unnamed:
+            absolute = placed(domain=Folded(scale))
+        told = Help(matched.unnamed, groups if matched.grouped else None)
+        if nulls is None or not nulls.help.same(told):
+            nulls = replace(self, kept=_unkept).score_nulls(told)
+        return self._judged(matched, absolute, nulls)
+
+    def score_nulls(self, told: Help = NO_HELP, plain: Nulls | None = None) -> NullScores:
+        """Score the nulls once, for every attack on the same splits that needs as much help.
+
+        `plain` are the nulls of `nulls_of`, where they are there already.
+        """
+        private = self._private if told.guesses else self._private[slice(self.targets)]
+
+        @cache
+        def nulls(domain: Domain) -> Nulls:
+            if plain is not None and domain is as_they_are and not told.guesses:
+                return plain
+            return _nulls_in(domain, self.truth, private, self.stream, told)
+
+        def scores(scorer: _Scorer) -> Mapping[str, Tensor]:
+            named, wanted = nulls(scorer.domain).images, self._wanted
+            return {
+                null: scorer.score(shown[: self.targets].to(self.device), wanted)
+                for null, shown in named.items()
+            }
+
+        fit, _ = self._panel
+        per_image = {name: self.kept(name, partial(scores, each)) for name, each in fit.items()}
+        guessed = nulls(as_they_are)
+        return NullScores(told, per_image, guessed.images[MEAN][0], guessed.notes)
+
+    def score_images(self, images: Tensor, images_abs: Tensor | None = None) -> dict[str, Tensor]:
+        """By metric, [targets] of images [targets, c, h, w] in [0,1] against the targets.
+
+        `images_abs` are those of metrics on absolute values, where they are others.
+        """
+        folded = images if images_abs is None else images_abs
+
+        def scores(scorer: _Scorer) -> Mapping[str, Tensor]:
+            shown = images if scorer.domain is as_they_are else folded
+            return {SCORES: scorer.score(shown.to(self.device), self._wanted)}
+
+        fit, _ = self._panel
+        return {name: self.kept(name, partial(scores, each))[SCORES] for name, each in fit.items()}
+
+    @cached_property
+    def _private(self) -> Samples:
+        return _on(self.truth.private, self.device)
+
+    @property
+    def _wanted(self) -> Tensor:
+        return self._private.images[: self.targets]
+
+    @cached_property
+    def _panel(self) -> tuple[dict[str, _Scorer], dict[str, MetricScore]]:
+        """The metrics that can run on these images, and for the others a score that says why."""
+        fit: dict[str, _Scorer] = {}
+        unfit: dict[str, MetricScore] = {}
+        domains: dict[str, Domain] = {"": as_they_are, "_abs": Folded(self.truth.scale)}
+        for name, (spec, metric) in self.metrics.items():
+            for suffix in ("", "_abs")[: 1 + self.signs_hidden]:
+                if isinstance(metric, str):
+                    unfit[name + suffix] = unscored(spec, metric)
+                    continue
+                scorer = _scorer(spec, metric, domains[suffix])
+                reason = scorer.metric.unavailable(self.truth.shape)
+                if reason is None:
+                    fit[name + suffix] = scorer
+                else:
+                    unfit[name + suffix] = unscored(spec, reason)
+        return fit, unfit
+
+    def _judged(self, matched: Matched, folded: Matched, nulls: NullScores) -> Judgement:
+        """Score what was matched, `folded` by absolute values: what metrics on those look at."""
+        import torch
+
+        plain, absolute = (_completed(x, self.targets, nulls.mean) for x in (matched, folded))
+        fit, unfit = self._panel
+        scores = self.score_images(plain.images, absolute.images)
+        values = {
+            name: scorer.values(
+                scores[name],
+                (plain if scorer.domain is as_they_are else absolute).found.cpu(),
+                nulls.per_image[name],
+            )
+            for name, scorer in fit.items()
+        }
+        return Judgement(
+            privacy={**summarise(values, self.stream.stream(use="bootstrap")), **unfit},
+            per_image={name: torch.from_numpy(value.attack) for name, value in values.items()},
+            images=plain.images,
+            found=plain.found,
+            notes=nulls.notes + left_out(plain.found),
+            unnamed=matched.unnamed,
+            grouped=matched.grouped,
+            guesses={
+                name: strongest(nulls.per_image[name], scorer.spec.leaks_more)[0]
+                for name, scorer in fit.items()
+            },
+            images_abs=None if folded is matched else absolute.images,
+        )
+
+    def _claims_only(self) -> Judgement:
+        """An attack that shows no images: no image metric applies."""
+        import torch
+
+        fit, unfit = self._panel
+        reason = "the attack makes claims and returns no images"
+        privacy = {name: unscored(scorer.spec, reason) for name, scorer in fit.items()}
+        nulls = nulls_of(self.truth, self.targets, self.stream, self.device)
+        found = torch.zeros(self.targets, dtype=torch.bool, device=self.device)
+        return Judgement({**privacy, **unfit}, {}, nulls.images[MEAN], found)
 
 
 def nulls_of(truth: Splits, targets: int, stream: Stream, device: torch.device) -> Nulls:
     """What guesses without the release show of the first `targets` private images."""
-    return _nulls_in(None, truth, _on(truth.private[slice(targets)], device), stream, NO_HELP)
+    private = _on(truth.private[slice(targets)], device)
+    return _nulls_in(as_they_are, truth, private, stream, NO_HELP)
 
 
-def score_images(
-    images: Tensor,
-    truth: Splits,
-    *,
-    metrics: Metrics,
-    device: torch.device,
-    signs_hidden: bool = False,
-    images_abs: Tensor | None = None,
-    kept: Kept = _unkept,
-) -> dict[str, Tensor]:
-    """By metric, [targets] of images [targets, c, h, w] in [0,1] against the first targets.
-
-    `images_abs` are those of metrics on absolute values, where they are others.
-    """
-    wanted = _on(truth.private[: len(images)], device).images
-    folded = images if images_abs is None else images_abs
-    scorers = _panel(metrics, truth, signs_hidden).fit
-    return {
-        name: _kept_one(kept, name, each, (images if each.fold is None else folded), wanted)
-        for name, each in scorers.items()
-    }
+def _nulls_in(domain: Domain, truth: Splits, private: Samples, stream: Stream, told: Help) -> Nulls:
+    folded, drawn = private.map(domain), stream.stream(use="nulls")
+    nulls = make_nulls(truth.public, folded, truth.classes, truth.scale.mean, drawn, domain)
+    return match_nulls(nulls, folded.images, told.guesses, told.groups)
 
 
-def _kept_one(kept: Kept, name: str, scorer: _Scorer, images: Tensor, wanted: Tensor) -> Tensor:
-    return kept(name, lambda: {SCORES: scorer.score(images.to(wanted.device), wanted)})[SCORES]
+def _on(samples: Samples, device: torch.device) -> Samples:
+    """Images in [0,1] and labels on `device`."""
+    samples = samples.unit()
+    return Samples(samples.images.to(device), samples.labels.to(device))
 
 
 def fold(images: Tensor, scale: Scale) -> Tensor:
@@ -252,144 +328,21 @@ class Folded:
         return fold(images, self.by)
 
 
-def _on(samples: Samples, device: torch.device) -> Samples:
-    """Images in [0,1] and labels on `device`."""
-    samples = samples.unit()
-    return Samples(samples.images.to(device), samples.labels.to(device))
-
-
-@dataclass(frozen=True)
-class _Panel:
-    """The metrics `fit` to run on these images, and a score that says why for the `unfit`."""
-
-    fit: Mapping[str, _Scorer]
-    unfit: Mapping[str, MetricScore]
-
-
-def _panel(metrics: Metrics, truth: Splits, signs_hidden: bool) -> _Panel:
-    fit: dict[str, _Scorer] = {}
-    unfit: dict[str, MetricScore] = {}
-    domains = (("", None), ("_abs", truth.scale))[: 1 + signs_hidden]
-    for name, (spec, metric) in metrics.items():
-        for suffix, scale in domains:
-            if isinstance(metric, str):
-                unfit[name + suffix] = unscored(spec, metric)
-                continue
-            scorer = _scorer(spec, metric, scale)
-            reason = scorer.metric.unavailable(truth.shape)
-            if reason is None:
-                fit[name + suffix] = scorer
-            else:
-                unfit[name + suffix] = unscored(spec, reason)
-    return _Panel(fit, unfit)
-
-
-def _scorer(spec: MetricSpec, metric: Metric, fold_by: Scale | None) -> _Scorer:
+def _scorer(spec: MetricSpec, metric: Metric, domain: Domain) -> _Scorer:
     """The metric in one domain; decoys are folded as the images are, or they would stand out.
 
     A metric that learns keeps what it learned in each domain, which all copies of it share.
     """
-    if fold_by is None:
+    if domain is as_they_are:
         return _Scorer(spec, metric)
     folded = copy(metric)
-    decoys = fold(metric.scene.decoys, fold_by)
-    folded.scene = replace(metric.scene, decoys=decoys, domain=Folded(fold_by))
-    return _Scorer(spec, folded, fold_by)
+    folded.scene = replace(metric.scene, decoys=domain(metric.scene.decoys), domain=domain)
+    return _Scorer(spec, folded, domain)
 
 
 def unscored(spec: MetricSpec, reason: str) -> MetricScore:
     """The score of a metric that cannot be had, or was not wanted."""
     return MetricScore(unit=spec.unit, leaks_more=spec.leaks_more, unavailable=reason)
-
-
-def _score_nulls(
-    panel: _Panel,
-    truth: Splits,
-    targets: int,
-    stream: Stream,
-    device: torch.device,
-    told: Help,
-    plain: Nulls | None = None,
-    kept: Kept = _unkept,
-) -> NullScores:
-    private = _on(truth.private if told.guesses else truth.private[slice(targets)], device)
-    if plain is None or told.guesses:
-        plain = _nulls_in(None, truth, private, stream, told)
-    made: dict[Scale | None, Nulls] = {None: plain}
-
-    def scores(scorer: _Scorer) -> Mapping[str, Tensor]:
-        if scorer.fold not in made:
-            made[scorer.fold] = _nulls_in(scorer.fold, truth, private, stream, told)
-        wanted = private.images[:targets]
-        named = made[scorer.fold].images
-        return {null: scorer.score(x[:targets].to(device), wanted) for null, x in named.items()}
-
-    per_image = {name: kept(name, partial(scores, each)) for name, each in panel.fit.items()}
-    return NullScores(told, per_image, plain.images[MEAN][0], plain.notes)
-
-
-def _nulls_in(
-    scale: Scale | None, truth: Splits, private: Samples, stream: Stream, told: Help
-) -> Nulls:
-    """The nulls for images as they are, or folded about the mean of `scale`."""
-    stream = stream.stream(use="nulls")
-    if scale is None:
-        nulls = make_nulls(truth.public, private, truth.classes, truth.scale.mean, stream)
-        return _helped(nulls, private.images, told)
-    folded = private.map(lambda x: fold(x, scale))
-    nulls = make_nulls(
-        truth.public, folded, truth.classes, scale.mean, stream, lambda x: fold(x, scale)
-    )
-    return _helped(nulls, folded.images, told)
-
-
-def _helped(nulls: Nulls, truth: Tensor, told: Help) -> Nulls:
-    if not told.guesses:
-        return nulls
-    if told.groups is None:
-        return match_nulls(nulls, truth, told.guesses)
-    return match_nulls_within(nulls, truth, told.groups)
-
-
-def _judge(
-    panel: _Panel,
-    matched: Matched,
-    folded: Matched,
-    wanted: Tensor,
-    nulls: NullScores,
-    stream: Stream,
-    kept: Kept,
-) -> Judgement:
-    """Score what was matched against the targets' images `wanted`.
-
-    `folded` is the same, matched by absolute values: what metrics on those look at.
-    """
-    plain, absolute = (_completed(each, len(wanted), nulls.mean) for each in (matched, folded))
-    values = {
-        name: _values(
-            name,
-            scorer,
-            plain if scorer.fold is None else absolute,
-            wanted,
-            nulls.per_image[name],
-            kept,
-        )
-        for name, scorer in panel.fit.items()
-    }
-    return Judgement(
-        privacy={**summarise(values, stream.stream(use="bootstrap")), **panel.unfit},
-        per_image={name: _tensor(value) for name, value in values.items()},
-        images=plain.images,
-        found=plain.found,
-        notes=nulls.notes + left_out(plain.found),
-        unnamed=matched.unnamed,
-        grouped=matched.grouped,
-        guesses={
-            name: strongest(nulls.per_image[name], scorer.spec.leaks_more)[0]
-            for name, scorer in panel.fit.items()
-        },
-        images_abs=None if folded is matched else absolute.images,
-    )
 
 
 def _completed(matched: Matched, targets: int, mean: Tensor) -> Matched:
@@ -399,47 +352,9 @@ def _completed(matched: Matched, targets: int, mean: Tensor) -> Matched:
     return replace(matched, images=images, found=found)
 
 
-def _values(
-    name: str,
-    scorer: _Scorer,
-    answer: Matched,
-    wanted: Tensor,
-    nulls: Mapping[str, Tensor],
-    kept: Kept,
-) -> Values:
-    """The values of one metric, with the best null's for targets that were not found."""
-    scores, found = _kept_one(kept, name, scorer, answer.images, wanted), answer.found.cpu()
-    values = scorer.values(scores, nulls)
-    if found.all() or not values.defined.any():
-        return values
-    return scorer.values(scores.where(found, nulls[best_null(values)]), nulls)
-
-
-def _tensor(values: Values) -> Tensor:
-    import torch
-
-    return torch.from_numpy(values.attack)
-
-
 def left_out(found: Tensor) -> tuple[str, ...]:
     """A sentence on the targets that were not `found` [targets], if there are any."""
     left = int((~found).sum())
     if not left:
         return ()
     return (f"{left} of {len(found)} targets have no reconstruction and score their best null",)
-
-
-def _claims_only(
-    panel: _Panel, truth: Splits, targets: int, stream: Stream, device: torch.device
-) -> Judgement:
-    """An attack that shows no images: no image metric applies."""
-    import torch
-
-    reason = "the attack makes claims and returns no images"
-    privacy = {name: unscored(scorer.spec, reason) for name, scorer in panel.fit.items()}
-    private = _on(truth.private[slice(targets)], device)
-    nulls = make_nulls(
-        truth.public, private, truth.classes, truth.scale.mean, stream.stream(use="nulls")
-    )
-    found = torch.zeros(targets, dtype=torch.bool, device=device)
-    return Judgement({**privacy, **panel.unfit}, {}, nulls.images[MEAN], found)

@@ -15,7 +15,8 @@ batches likewise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.api import CellFailed, Reconstruction, Samples, Scale, Stream
@@ -66,14 +67,14 @@ def match(
     """
     who = f"attack '{attack}'" if attack else "the attack"
     try:
-        images = _unit(_checked(reconstruction, truth), scale, truth)
+        images = scale.within(scale.restore(_checked(reconstruction, truth).to(truth)))
         if reconstruction.batches is not None:
             return _within(reconstruction, images, truth, groups, domain)
         named = _named(reconstruction, len(images), len(truth), sources)
     except ValueError as error:
         raise CellFailed(f"{who} returned {error}") from None
     targets = assign(domain(images), domain(truth)) if named is None else named
-    return _scatter(images, targets, truth, unnamed=len(images) if named is None else 0)
+    return _scatter(images, targets, truth, len(images) if named is None else 0)
 
 
 def _within(
@@ -95,8 +96,7 @@ def _within(
         raise ValueError(f"{most} images of one batch; batches hold {groups.shape[1]}")
     targets = _distinct(assign_within(domain(images), domain(truth), batches, groups))
     alone = groups.shape[1] == 1
-    matched = _scatter(images, targets, truth, unnamed=0 if alone else len(images))
-    return replace(matched, grouped=not alone)
+    return _scatter(images, targets, truth, 0 if alone else len(images), grouped=not alone)
 
 
 def assign_within(images: Tensor, truth: Tensor, batches: Tensor, groups: Tensor) -> Tensor:
@@ -153,11 +153,6 @@ def _checked(reconstruction: Reconstruction, truth: Tensor) -> Tensor:
     return images
 
 
-def _unit(images: Tensor, scale: Scale, truth: Tensor) -> Tensor:
-    """Standardised images to [0,1], clamped, on the truth's device."""
-    return scale.within(scale.restore(images.to(truth)))
-
-
 def _named(
     reconstruction: Reconstruction, count: int, n_private: int, sources: Tensor | None
 ) -> Tensor | None:
@@ -196,7 +191,9 @@ def _distinct(targets: Tensor) -> Tensor:
     return targets
 
 
-def _scatter(images: Tensor, targets: Tensor, truth: Tensor, unnamed: int) -> Matched:
+def _scatter(
+    images: Tensor, targets: Tensor, truth: Tensor, unnamed: int, grouped: bool = False
+) -> Matched:
     """Reconstructions put where their targets are."""
     import torch
 
@@ -205,7 +202,7 @@ def _scatter(images: Tensor, targets: Tensor, truth: Tensor, unnamed: int) -> Ma
     placed[index] = images
     found = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
     found[index] = True
-    return Matched(placed, found, unnamed)
+    return Matched(placed, found, unnamed, grouped)
 
 
 @dataclass(frozen=True)
@@ -248,39 +245,31 @@ def make_nulls(
     return Nulls(images, _notes(classes, empty.cpu(), labels.cpu()))
 
 
-def match_nulls(nulls: Nulls, truth: Tensor, guesses: int) -> Nulls:
-    """The nulls of an attack that made `guesses` reconstructions and named none of them."""
-    images = {
-        name: images if name in (MEAN, COLOUR) else _match(images, truth, guesses)
-        for name, images in nulls.images.items()
-    }
-    return Nulls(images, nulls.notes)
+def match_nulls(nulls: Nulls, truth: Tensor, guesses: int, groups: Tensor | None = None) -> Nulls:
+    """The nulls of an attack that made `guesses` reconstructions and named none of them.
 
-
-def match_nulls_within(nulls: Nulls, truth: Tensor, groups: Tensor) -> Nulls:
-    """The nulls of an attack that knew of which batch, `groups` [batches, b], each image is.
-
-    An image that is primary in several batches is matched in the first.
+    With `groups` [batches, b] it knew of which batch each image is; an image that is primary in
+    several batches is matched in the first. Without guesses nothing changes.
     """
-    groups = groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
-    members = groups.flatten()
-    batches = groups.new_tensor(range(len(groups))).repeat_interleave(groups.shape[1])
+    import torch
 
-    def matched(name: str, images: Tensor) -> Tensor:
-        if name in (MEAN, COLOUR):
-            return images
-        own = images[members.to(images.device)]
-        placed = images.clone()
-        placed[assign_within(own, truth, batches, groups).to(images.device)] = own
+    if not guesses:
+        return nulls
+    if groups is None:
+        members, targets_of = torch.arange(guesses), partial(assign, truth=truth)
+    else:
+        groups = groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
+        batches = torch.arange(len(groups)).repeat_interleave(groups.shape[1])
+        members = groups.flatten()
+        targets_of = partial(assign_within, truth=truth, batches=batches, groups=groups)
+
+    def matched(images: Tensor) -> Tensor:
+        own, placed = images[members.to(images.device)], images.clone()
+        placed[targets_of(own).to(images.device)] = own
         return placed
 
-    return Nulls({n: matched(n, images) for n, images in nulls.images.items()}, nulls.notes)
-
-
-def _match(images: Tensor, truth: Tensor, guesses: int) -> Tensor:
-    matched = images.clone()
-    matched[assign(images[:guesses], truth).to(images.device)] = images[:guesses]
-    return matched
+    images = {n: x if n in (MEAN, COLOUR) else matched(x) for n, x in nulls.images.items()}
+    return Nulls(images, nulls.notes)
 
 
 def _class_means(

@@ -34,38 +34,31 @@ def mean_intervals(values: NDArray[np.float64], stream: Stream) -> list[Interval
     None where there is no interval: fewer than two defined values, or so few that a resample
     may miss them all.
     """
-    import numpy as np
-
-    n, k = values.shape
-    if n < 2 or k == 0:
-        return [None] * k
-    defined = n - np.isnan(values).sum(0)
-    bounds = zip(*_bootstrap(values, stream), defined, strict=True)
-    return [_interval(low, high) if count > 1 else None for low, high, count in bounds]
-
-
-def _bootstrap(
-    values: NDArray[np.float64], stream: Stream
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower and upper bounds [k]; NaN where some resample holds no defined value."""
     import warnings
 
     import numpy as np
     from scipy.stats import DegenerateDataWarning, bootstrap
 
+    n, k = values.shape
+    if n < 2 or k == 0:
+        return [None] * k
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateDataWarning)  # NaN says the same
         result = bootstrap(
-            (np.arange(len(values)),),
+            (np.arange(n),),
             _resampled_means(values),
             n_resamples=RESAMPLES,
-            batch=max(1, BATCH_VALUES // len(values)),
+            batch=max(1, BATCH_VALUES // n),
             confidence_level=CONFIDENCE,
             method="percentile",
             vectorized=True,
             rng=np.random.default_rng(stream.seed()),
         )
-    return result.confidence_interval.low, result.confidence_interval.high
+    defined = n - np.isnan(values).sum(0)
+    return [
+        (float(low), float(high)) if count > 1 and not math.isnan(low + high) else None
+        for low, high, count in zip(*result.confidence_interval, defined, strict=True)
+    ]
 
 
 def _resampled_means(values: NDArray[np.float64]) -> Callable[..., NDArray[np.float64]]:
@@ -89,12 +82,6 @@ def _resampled_means(values: NDArray[np.float64]) -> Callable[..., NDArray[np.fl
         return result
 
     return means
-
-
-def _interval(low: float, high: float) -> Interval | None:
-    import math
-
-    return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))
 
 
 def t_interval(shares: Sequence[float]) -> Interval:
@@ -192,7 +179,14 @@ def summarise(metrics: Mapping[str, Values], stream: Stream) -> dict[str, Metric
     intervals = mean_intervals(stacked, stream)
     pairs = dict(zip(usable, zip(intervals[::2], intervals[1::2], strict=True), strict=True))
     return {
-        name: _score(values, *pairs[name]) if name in pairs else _undefined(values)
+        name: _score(values, *pairs[name])
+        if name in pairs
+        else MetricScore(
+            unit=values.unit,
+            leaks_more=values.leaks_more,
+            undefined=len(values.attack),
+            unavailable="undefined for every target",
+        )
         for name, values in metrics.items()
     }
 
@@ -207,15 +201,6 @@ def _columns(values: Values) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def _mean(values: Values, column: NDArray[np.float64]) -> float:
     return float(column[values.defined].mean())
-
-
-def _undefined(values: Values) -> MetricScore:
-    return MetricScore(
-        unit=values.unit,
-        leaks_more=values.leaks_more,
-        undefined=len(values.attack),
-        unavailable="undefined for every target",
-    )
 
 
 def _score(values: Values, ci: Interval | None, gain_ci: Interval | None) -> MetricScore:

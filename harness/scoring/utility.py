@@ -89,15 +89,14 @@ def summed_up(own: Sequence[Right], reference: Sequence[Right]) -> Utility:
 
 
 def _accuracies(trainings: Sequence[Right]) -> dict[str, Accuracy]:
-    return {way: _accuracy(trainings, way) for way in trainings[0].counts}
-
-
-def _accuracy(trainings: Sequence[Right], way: str) -> Accuracy:
-    shares = tuple(right.counts[way] / right.n for right in trainings)
-    first = trainings[0]
-    alone = len(shares) == 1
-    interval = proportion_interval(first.counts[way], first.n) if alone else t_interval(shares)
-    return Accuracy(mean=sum(shares) / len(shares), interval=interval, trainings=shares)
+    found = {}
+    for way, hits in trainings[0].counts.items():
+        shares = tuple(right.counts[way] / right.n for right in trainings)
+        alone = len(shares) == 1
+        interval = proportion_interval(hits, trainings[0].n) if alone else t_interval(shares)
+        mean = sum(shares) / len(shares)
+        found[way] = Accuracy(mean=mean, interval=interval, trainings=shares)
+    return found
 
 
 def separability(hidden: Tensor, labels: Tensor) -> dict[str, float]:

@@ -110,35 +110,30 @@ def _finding_out(attacks: Mapping[str, FoundOut]) -> list[str]:
     """
     sentences = []
     for name, told in attacks.items():
-        failing = _failing(told.findings)
-        sentences += [_broken(name, step, told.findings[step]) for step in failing]
-        ignored = {*CHAIN, *BESIDE} if failing else set()
+        ignored: set[str] = set()
+        if step := _failing(told.findings):
+            found, ignored = told.findings[step], {*CHAIN, *BESIDE}
+            sentences.append(
+                f"The attack '{name}' fails first at {_plain(step)}: {found.value:.3g}, where a "
+                f"guess without the release reaches {found.chance or 0:.3g}."
+            )
         leaks = {n: f for n, f in told.findings.items() if f.leaks and n not in ignored}
         if leaks and not told.identifies:
             sentences.append(f"The attack '{name}' finds {_findings(leaks)}.")
     return sentences
 
 
-def _failing(found: Mapping[str, Finding]) -> list[str]:
-    """The first step on the way to clusters that is hardly better than a guess, if there is one.
+def _failing(found: Mapping[str, Finding]) -> str | None:
+    """The first step on the way to clusters that is not surely of more use than a guess, if any.
 
     A step at which a guess is always right is none.
     """
-    steps = [step for step in CHAIN if step in found and (found[step].chance or 0) < 1]
-    return [step for step in steps if not _alive(found[step])][:1]
-
-
-def _alive(found: Finding) -> bool:
-    """Whether a share is surely above chance, and by enough to be of use."""
-    chance = found.chance or 0
-    return found.leaks and found.value - chance >= ALIVE * (1 - chance)
-
-
-def _broken(attack: str, step: str, found: Finding) -> str:
-    return (
-        f"The attack '{attack}' fails first at {_plain(step)}: {found.value:.3g}, where a guess "
-        f"without the release reaches {found.chance or 0:.3g}."
-    )
+    for step, each in ((step, found[step]) for step in CHAIN if step in found):
+        chance = each.chance or 0
+        alive = each.leaks and each.value - chance >= ALIVE * (1 - chance)
+        if chance < 1 and not alive:
+            return step
+    return None
 
 
 def _identified(found: Identification) -> str:

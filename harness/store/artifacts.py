@@ -109,7 +109,13 @@ class Store:
             facts = {**_digest(scratch / TENSORS), "facts": dict(artifact.facts)}
             facts["facts_sha256"] = _text_sha256(facts["facts"])
             write_atomically(scratch / FACTS, json.dumps(facts, sort_keys=True).encode())
-            _replace(scratch, self._folder(stage, key))
+            folder = self._folder(stage, key)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            aside = scratch.with_name(f"{scratch.name}-old")
+            with suppress(FileNotFoundError):
+                folder.rename(aside)
+            scratch.rename(folder)
+            shutil.rmtree(aside, ignore_errors=True)
 
     def read(self, stage: str, key: str) -> Artifact:
         """Read an artifact; IntegrityError if its bytes are not what was written."""
@@ -159,9 +165,9 @@ class Store:
         return self._folder(stage, key) / TENSORS
 
     def remove(self, folder: Path) -> None:
-        """Drop one artifact; its facts go first, so that half a folder is none."""
+        """Drop one folder; an artifact's facts go first, so that half of it is none."""
         with disk_errors(folder):
-            (folder / FACTS).unlink()
+            (folder / FACTS).unlink(missing_ok=True)
             shutil.rmtree(folder)
 
 
@@ -188,18 +194,6 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
             number = int(refused[1])
             raise OSError(number, os.strerror(number), str(path)) from error
         raise
-
-
-def _replace(scratch: Path, folder: Path) -> None:
-    """Move a finished folder into place; an old one steps aside first."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.exists():
-        aside = scratch.with_name(f"{scratch.name}-old")
-        folder.rename(aside)
-        scratch.rename(folder)
-        shutil.rmtree(aside, ignore_errors=True)
-    else:
-        scratch.rename(folder)
 
 
 def _corrupt(folder: Path, reason: str) -> IntegrityError:

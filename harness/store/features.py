@@ -46,24 +46,18 @@ class FeatureStore:
     def obtain(self, images: Tensor, extract: Extract, progress: Progress = silent) -> Tensor:
         """Features [n, ...] float32 of images [n, c, h, w], in their order.
 
-        `extract` takes `BATCH` of the images as they are. Raises StoreError where the disk
-        refuses.
+        What is missing or damaged is extracted, `BATCH` of the images at a time.
+        Raises StoreError where the disk refuses.
         """
         names = content_names(images)
-        with disk_errors(self.folder), self.store.lock(f"{FOLDER}-{self.folder.name}"):
-            self._complete(names, images, extract, progress)
-            return _gather(self.folder, names)
-
-    def _complete(
-        self, names: list[bytes], images: Tensor, extract: Extract, progress: Progress
-    ) -> None:
-        """Extract what is missing or damaged."""
-        known = intact(self.folder, set(names))
         first = {name: at for at, name in reversed(list(enumerate(names)))}
-        missing = [at for name, at in first.items() if name not in known]
-        for done, (rows, features) in enumerate(_extracted(images, missing, extract), start=1):
-            _append(self.folder, [names[row] for row in rows], features)
-            progress(min(done * BATCH, len(missing)), len(missing))
+        with disk_errors(self.folder), self.store.lock(f"{FOLDER}-{self.folder.name}"):
+            known = intact(self.folder, set(names))
+            missing = [at for name, at in first.items() if name not in known]
+            for done, (rows, features) in enumerate(_extracted(images, missing, extract), start=1):
+                _append(self.folder, [names[row] for row in rows], features)
+                progress(min(done * BATCH, len(missing)), len(missing))
+            return _gather(self.folder, names)
 
 
 def content_names(images: Tensor) -> list[bytes]:

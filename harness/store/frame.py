@@ -35,7 +35,11 @@ accuracy without protection, `chance` that of naming one class always. Flags are
 
 def rows_of(record: RunRecord) -> list[dict[str, Any]]:
     """The whole's rows, then each member's; of what has no score one row without a metric."""
-    whole = {**_cell(record), **_learned(record)}
+    whole = _cell(record)
+    if found := record.utility:
+        whole |= _with_ends("accuracy", found.accuracy, found.interval)
+        whole |= _with_ends("reference", found.reference_accuracy, found.reference_interval)
+        whole["chance"] = found.chance
     rows = _scored(whole, record.privacy)
     for name, each in record.members.items():
         ended = {"status": each.status, "error": each.error, "flags": _flags(each.flags)}
@@ -67,16 +71,6 @@ def _cell(record: RunRecord) -> dict[str, Any]:
         "rounds": record.request.rounds,
         "seed": record.request.seed,
         "flags": _flags(record.flags),
-    }
-
-
-def _learned(record: RunRecord) -> dict[str, Any]:
-    if (found := record.utility) is None:
-        return {}
-    return {
-        **_with_ends("accuracy", found.accuracy, found.interval),
-        **_with_ends("reference", found.reference_accuracy, found.reference_interval),
-        "chance": found.chance,
     }
 
 

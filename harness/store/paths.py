@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from secrets import token_hex
@@ -33,25 +33,21 @@ ELSEWHERE = f", or set {ENVIRONMENT} to another folder"
 
 def cache_root() -> Path:
     """The folder of everything kept between runs: `$HARNESS_CACHE`, or the user's cache."""
-    chosen = os.environ.get(ENVIRONMENT)
-    return _usable(Path(chosen)) if chosen else _default()
+    if not (chosen := os.environ.get(ENVIRONMENT)):
+        return _default()
+    try:
+        root = Path(chosen).expanduser().absolute()
+    except RuntimeError as error:
+        raise StoreError(f"{ENVIRONMENT}={chosen}: {error}") from None
+    with disk_errors(root):
+        (root / "records").is_dir()  # raises where it cannot be looked at
+    return root
 
 
 def _default() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("encoding-harness", appauthor=False)
-
-
-def _usable(chosen: Path) -> Path:
-    """An absolute path that can be looked at, whether anything is there yet or not."""
-    try:
-        root = chosen.expanduser().absolute()
-    except RuntimeError as error:
-        raise StoreError(f"{ENVIRONMENT}={chosen}: {error}") from None
-    with disk_errors(root):
-        (root / "records").is_dir()
-    return root
 
 
 @contextmanager
@@ -88,13 +84,10 @@ def listed(folder: Path, ending: str = "") -> list[Path]:
     StoreError where the system does not tell: a folder that cannot be read is not an empty one,
     which is what `Path.glob` takes it for.
     """
-    with disk_errors(folder):
-        try:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if entry.name.endswith(ending)]
-        except FileNotFoundError:
-            return []
-    return [folder / name for name in sorted(names)]
+    with disk_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.name.endswith(ending))
+        return [folder / name for name in names]
+    return []
 
 
 def holding(folder: Path, file: str) -> list[Path]:

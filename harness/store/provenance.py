@@ -6,15 +6,16 @@ import ast
 import hashlib
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec, resolve_name
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,9 @@ def packages_of(*modules: str, apart: frozenset[str] = frozenset()) -> dict[str,
     no numbers is left out.
     """
     own = {name.partition(".")[0] for name in (*modules, __name__)}
-    imported = {top for name in modules_of(*modules, apart=apart) for top in _tops(name)}
-    others = imported - own - NUMBERLESS - sys.stdlib_module_names
+    followed = modules_of(*modules, apart=apart)
+    tops = {origin.partition(".")[0] for name in followed for origin, _ in _imports(name)}
+    others = tops - own - NUMBERLESS - sys.stdlib_module_names
     return {name: found for top in sorted(others) for name, found in _versions(top).items()}
 
 
@@ -152,29 +154,23 @@ def _executed(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 @cache
-def _used(module: str) -> tuple[str, ...]:
-    """Modules of the same top package that a module imports, or imports something of."""
-    found: list[str] = []
+def _imports(module: str) -> tuple[tuple[str, str], ...]:
+    """From which module each import is, and of what name; "" where it is of the module itself."""
+    found: list[tuple[str, str]] = []
     for node in _executed(_body(module)):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            origin = _origin(node, module)
-            for alias in node.names if _alike(origin, module) else ():
-                found += _homes(origin, alias.name)
-    return tuple(name for name in found if _alike(name, module) and _source(name))
+            found += [(_origin(node, module), alias.name) for alias in node.names]
+    return tuple(found)
 
 
 @cache
-def _tops(module: str) -> frozenset[str]:
-    """The top packages that a module imports from, its own among them."""
-    found: set[str] = set()
-    for node in _executed(_body(module)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            found.add(str(node.module).partition(".")[0])
-    return frozenset(found)
+def _used(module: str) -> tuple[str, ...]:
+    """Modules of the same top package that a module imports, or imports something of."""
+    alike = [each for each in _imports(module) if _alike(each[0], module)]
+    homes = [_homes(origin, name) if name else [origin] for origin, name in alike]
+    return tuple(home for home in chain(*homes) if _source(home))
 
 
 def _alike(one: str, other: str) -> bool:
@@ -240,10 +236,8 @@ def package_versions() -> dict[str, str]:
     """Versions of the packages that decide numbers, where installed."""
     found = {}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -306,11 +300,6 @@ def code_state(root: Path = ROOT) -> dict[str, str | bool]:
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def python_version() -> str:
-    """Such as `3.11.7`."""
-    return platform.python_version()
 
 
 def canonical_json(value: Any) -> str:

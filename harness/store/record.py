@@ -33,6 +33,8 @@ VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "lo
 """What may differ between two runs of one cell; everything else is under the id."""
 REMEDY = " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
 """Of the cache's records."""
+CELLS, FAILURES = "cells", "failures"
+"""Folders of pointers: each file, named by a cell's key, holds a record's id."""
 MALFORMED = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
 """What reading JSON of another shape than expected raises."""
 
@@ -217,45 +219,37 @@ class Records:
         """Where a record's picture lies."""
         return self.root / "galleries" / f"{identity}.png"
 
-    def _cell(self, key: str) -> Path:
-        return self.root / "cells" / key
-
-    def _failure(self, key: str) -> Path:
-        return self.root / "failures" / key
-
     def save(self, record: RunRecord, cell: str | None = None) -> None:
         """Keep a record; a successful one also answers its cell from now on."""
         write_atomically(self.path(record.id), record.json_text().encode() + b"\n")
         if cell:
-            write_atomically(self._cell(cell), record.id.encode())
+            write_atomically(self.root / CELLS / cell, record.id.encode())
 
     def save_failure(self, record: RunRecord, cell: str) -> None:
         """Keep a record without a result: the cell has no answer, and this says why."""
         self.save(record)
-        write_atomically(self._failure(cell), record.id.encode())
+        write_atomically(self.root / FAILURES / cell, record.id.encode())
 
     def answer(self, cell: str) -> RunRecord | None:
         """The record of a cell that has been evaluated before."""
-        return self._named_in(self._cell(cell))
+        return self._named_in(self.root / CELLS / cell)
 
     def failure(self, cell: str) -> RunRecord | None:
         """The record of how a cell ended without a result, the last time that it did."""
-        return self._named_in(self._failure(cell))
+        return self._named_in(self.root / FAILURES / cell)
 
     def _named_in(self, pointer: Path) -> RunRecord | None:
         with disk_errors(self.root):
             if not pointer.exists():
                 return None
-            identity = pointer.read_text(encoding="utf-8", errors="replace")
-            if not self.path(identity).exists():
-                return None
-        return self.load(self.path(identity))
+            path = self.path(pointer.read_text(encoding="utf-8", errors="replace"))
+            return self.load(path) if path.exists() else None
 
     def forget(self, cell: str) -> None:
         """Let no record answer a cell: it is evaluated again when asked for."""
         with disk_errors(self.root):
-            self._cell(cell).unlink(missing_ok=True)
-            self._failure(cell).unlink(missing_ok=True)
+            for pointers in (CELLS, FAILURES):
+                (self.root / pointers / cell).unlink(missing_ok=True)
 
     def recent(self, most: int) -> tuple[list[RunRecord], list[str]]:
         """The records kept last, and what is wrong with those among them that are none."""
@@ -280,12 +274,10 @@ class Records:
             record, identity = parse_record(values), fingerprint(values)
         except (*MALFORMED, ValidationError) as error:
             raise self._broken(path, f"is not a record: {_first_fault(error)}") from None
-        if identity != record.id or self._misnamed(path, record):
+        misnamed = self._own(path) and path != self.path(record.id)
+        if identity != record.id or misnamed:
             raise self._broken(path, "has been changed: its contents do not match its id")
         return record
-
-    def _misnamed(self, path: Path, record: RunRecord) -> bool:
-        return self._own(path) and path != self.path(record.id)
 
     def _own(self, path: Path) -> bool:
         return path.parent == self.root / "records"

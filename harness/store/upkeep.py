@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +61,10 @@ def prune(days: float) -> tuple[int, int]:
     horizon = time.time() - days * DAY
     count = size = 0
     with disk_errors(root):
-        for folder in _artifact_folders(root):
+        for folder in chain(_artifact_folders(root), _feature_folders(root)):
             if folder.stat().st_mtime <= horizon:
                 count, size = count + 1, size + _bytes(folder)
                 Store(root).remove(folder)
-        for folder in _feature_folders(root):
-            if folder.stat().st_mtime <= horizon:
-                count, size = count + 1, size + _bytes(folder)
-                shutil.rmtree(folder)
         for left in listed(root / "tmp"):
             if left.stat().st_mtime <= min(horizon, time.time() - DAY):
                 shutil.rmtree(left, ignore_errors=True)
@@ -75,25 +73,27 @@ def prune(days: float) -> tuple[int, int]:
 
 def verify(*, remove: bool) -> list[str]:
     """Check all hashes; names what is corrupt, and drops it if asked to."""
-    root = cache_root()
     faults = []
+    for fault, drop in _faults(cache_root()):
+        faults.append(fault)
+        if remove:
+            drop()
+    return faults
+
+
+def _faults(root: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What is corrupt, in words, and what drops it."""
     for folder in _artifact_folders(root):
         try:
             Store(root).check(folder)
         except IntegrityError as error:
-            faults.append(str(error).partition(". `")[0])
-            if remove:
-                Store(root).remove(folder)
+            yield str(error).partition(". `")[0], partial(Store(root).remove, folder)
     for folder in _feature_folders(root):
         if spoilt := damaged(folder):
-            faults.append(f"{folder}: {spoilt} rows of features do not have their hash")
-            if remove:
-                shutil.rmtree(folder)
+            fault = f"{folder}: {spoilt} rows of features do not have their hash"
+            yield fault, partial(Store(root).remove, folder)
     for path in listed(root / "records", ".json"):
         try:
             Records(root).load(path)
         except IntegrityError as error:
-            faults.append(str(error))
-            if remove:
-                path.unlink()
-    return faults
+            yield str(error), path.unlink

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from harness.api import AssetFolder, CellFailed, Reconstruction, Scene
 from harness.sandbox.jobs import pack, unpack
 from harness.scoring.findings import BatchFacts, batch_findings
-from harness.scoring.judgement import judge
+from harness.scoring.judgement import Judge
 from harness_plugins.metrics import pixelwise
 from harness_plugins.metrics.pixelwise.scores import Mse
 
@@ -26,16 +26,7 @@ SCENE = Scene(
 def judged(images, batches, groups=GROUPS, targets=4):
     found = Reconstruction(images=images, batches=torch.tensor(batches))
     metrics = {"mse": (SPEC, Mse(SCENE))}
-    return judge(
-        found,
-        DATA,
-        targets,
-        sources=None,
-        metrics=metrics,
-        stream=BOARD,
-        device=CPU,
-        groups=groups,
-    )
+    return Judge(DATA, targets, metrics, BOARD, CPU).judge(found, groups=groups)
 
 
 def test_a_reconstruction_is_stored_whole():

@@ -8,7 +8,7 @@ from harness.api import ReleaseKind, UsageError
 from harness.running.attack import candidates
 from harness.running.release import ReleaseProtocol, Stack, input_shape, release
 from harness.running.samples import HELD_OUT, held_out, standardised
-from harness.sandbox.rebuilding import restore_encoder
+from harness.sandbox.rebuilding import restore
 from harness.store.artifacts import below
 
 DATA = splits()
@@ -61,7 +61,7 @@ def test_more_than_there_are_is_a_usage_error(test, asked, message):
 
 def test_features_are_h_of_the_held_out_images_in_their_order():
     out = made(TEN.private)
-    h = restore_encoder(tiny(), input_shape(out), 10, below("feature_encoder.", out.tensors))
+    h = restore(tiny(), input_shape(out), 10, below("feature_encoder.", out.tensors), cut=True)
     asked = standardised(DATA.test[:10], DATA.scale).images
     torch.testing.assert_close(out.tensors["features"], h(asked).detach())
 

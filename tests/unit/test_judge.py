@@ -20,7 +20,7 @@ from harness.api import (
     Splits,
 )
 from harness.rng import KeyedStream, board_key
-from harness.scoring.judgement import fold, judge, score_images, score_nulls
+from harness.scoring.judgement import Judge, fold
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics import pixelwise, reidentification, ssim
 from harness_plugins.metrics.pixelwise.scores import Mse, SnrDb
@@ -67,9 +67,12 @@ def noisy(splits, level=0.3):
     return truth(splits) + level * noise
 
 
-def judged(reconstruction, splits, metrics, targets=N, **more):
-    more = {"sources": None, "stream": STREAM, "device": CPU, **more}
-    return judge(reconstruction, splits, targets, metrics=metrics, **more)
+def judge(splits, metrics, targets=N, signs_hidden=False):
+    return Judge(splits, targets, metrics, STREAM, CPU, signs_hidden)
+
+
+def judged(reconstruction, splits, metrics, targets=N, signs_hidden=False, **more):
+    return judge(splits, metrics, targets, signs_hidden).judge(reconstruction, **more)
 
 
 def named(images):
@@ -143,7 +146,7 @@ def test_rows_find_their_primary_image(splits, metrics):
 def test_a_target_left_out_scores_its_best_null(splits, metrics):
     found = Reconstruction(images=noisy(splits)[:45], targets=torch.arange(45))
     judgement = judged(found, splits, metrics)
-    nulls = score_nulls(splits, N, metrics=metrics, stream=STREAM, device=CPU)
+    nulls = judge(splits, metrics).score_nulls()
     for name in metrics:
         best = nulls.per_image[name][judgement.privacy[name].null_name]
         torch.testing.assert_close(judgement.per_image[name][45:], best[45:])
@@ -153,7 +156,7 @@ def test_a_target_left_out_scores_its_best_null(splits, metrics):
 
 
 def test_nulls_scored_once_serve_every_attack(splits, metrics):
-    nulls = score_nulls(splits, N, metrics=metrics, stream=STREAM, device=CPU)
+    nulls = judge(splits, metrics).score_nulls()
     fresh = judged(named(noisy(splits)), splits, metrics)
     assert judged(named(noisy(splits)), splits, metrics, nulls=nulls).privacy == fresh.privacy
     unnamed = Reconstruction(images=noisy(splits))
@@ -195,14 +198,8 @@ def test_images_known_up_to_signs_are_matched_by_absolute_values(splits, metrics
     torch.testing.assert_close(unnamed.images_abs, told.images)
     assert not torch.equal(unnamed.images, told.images)
     assert told.images_abs is None
-    again = score_images(
-        unnamed.images,
-        splits,
-        metrics=metrics,
-        device=CPU,
-        signs_hidden=True,
-        images_abs=unnamed.images_abs,
-    )
+    hidden = judge(splits, metrics, signs_hidden=True)
+    again = hidden.score_images(unnamed.images, unnamed.images_abs)
     torch.testing.assert_close(dict(unnamed.per_image), again)
 
 

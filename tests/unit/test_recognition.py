@@ -9,7 +9,7 @@ from small_fashion import CPU, splits
 
 from harness.api import AssetFolder, Scene
 from harness.rng import KeyedStream, board_key
-from harness.scoring.judgement import Folded, fold, score_images
+from harness.scoring.judgement import Folded, Judge, fold
 from harness_plugins.metrics import recognition
 from harness_plugins.metrics.recognition import reader
 from harness_plugins.metrics.recognition.reader import Recognition, learn
@@ -97,7 +97,8 @@ def test_the_same_images_make_the_same_reader(monkeypatch):
 def test_absolute_values_are_read_by_one_that_learned_from_absolute_values(metric):
     (spec,) = recognition.harness_metrics()
     known = {"recognition": (spec, metric)}
-    scores = score_images(TRUTH, DATA, metrics=known, device=CPU, signs_hidden=True)
+    judge = Judge(DATA, len(TRUTH), known, STREAM, CPU, signs_hidden=True)
+    scores = judge.score_images(TRUTH)
     assert torch.equal(scores["recognition"], metric.score(TRUTH, TRUTH))
     folded = copy(metric)
     folded.scene = replace(metric.scene, domain=Folded(DATA.scale))

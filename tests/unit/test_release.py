@@ -19,7 +19,7 @@ from harness.api import (
 from harness.running.release import ReleaseProtocol, Stack, input_shape, release
 from harness.running.samples import standardised
 from harness.running.train import train
-from harness.sandbox.rebuilding import cut_at, restore, restore_encoder
+from harness.sandbox.rebuilding import cut_at, restore
 from harness.store.artifacts import below
 
 DATA = splits()
@@ -173,7 +173,7 @@ def test_features_are_h_of_the_private_images_and_the_head_stays():
     encoder = below("feature_encoder.", out.tensors)
     assert all(name.startswith("body.") for name in encoder)
     assert set(out.tensors) == {"features", *(f"feature_encoder.{name}" for name in encoder)}
-    h = restore_encoder(tiny(), input_shape(out), 10, encoder)
+    h = restore(tiny(), input_shape(out), 10, encoder, cut=True)
     torch.testing.assert_close(out.tensors["features"], h(PRIVATE.images).detach())
 
 

@@ -27,7 +27,7 @@ from harness.running.training import (
     spans,
     state,
 )
-from harness.sandbox.rebuilding import cut_at, restore, restore_encoder
+from harness.sandbox.rebuilding import cut_at, restore
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +280,7 @@ def test_a_state_comes_back_as_the_same_model(material):
     assert torch.equal(back(material[0][0]), model(material[0][0]))
     h, _ = cut_at(model, "body")
     assert torch.equal(
-        restore_encoder(tiny(), (1, 28, 28), 10, state(h))(material[0][0]), h(material[0][0])
+        restore(tiny(), (1, 28, 28), 10, state(h), cut=True)(material[0][0]), h(material[0][0])
     )
 
 
