@@ -245,7 +245,7 @@ def test_stopping_early_is_a_part_of_the_whole_training(material):
 def test_the_clock_leaves_out_what_only_the_start_costs(monkeypatch):
     """Epochs of 9, 1, 3 and 2 seconds: the median of the last three, four times."""
     now = iter([0.0, 9.0, 10.0, 13.0, 15.0])
-    monkeypatch.setattr("harness.running.train.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("harness.running.training.time.perf_counter", lambda: next(now))
     told = []
     clock = EpochClock(lambda done, total, note: told.append((done, total, note)))
     for epoch in range(1, 5):
