@@ -17,7 +17,7 @@ from harness.submissions.sums import shown
 if TYPE_CHECKING:
     from harness.running.rejudge import Rejudged
     from harness.scoring.identification import Identification
-    from harness.scoring.summary import ByImage, Column, Interval
+    from harness.scoring.summary import ByImage, Interval
     from harness.store.artifacts import Store
     from harness.store.record import RunRecord
     from harness.submissions.checks import Note
@@ -44,8 +44,8 @@ def judged_again(
     from harness.running.rejudge import rejudge
 
     found = rejudge(record, reconstruction, release, store, observer)
-    others, missing = judged_otherwise(record, found), unmeasured(record.privacy, found.privacy)
-    notes: list[Note] = [("differs", f"judged again, {text}") for text in others]
+    differing, missing = judged_otherwise(record, found), unmeasured(record.privacy, found.privacy)
+    notes: list[Note] = [("differs", f"judged again, {text}") for text in differing]
     notes += [("cannot", f"judging again by {text}") for text in missing]
     return notes or [("ok", "judged again: the same")]
 
@@ -97,15 +97,11 @@ def _sums(one: MetricScore, other: MetricScore) -> Iterator[str]:
 def _columns(one: ByImage, other: ByImage) -> Iterator[str]:
     for field in ("attack", "guess", "misplaced"):
         stated, found = getattr(one, field), getattr(other, field)
-        count = _apart(stated, found, one.unit)
+        count = max(len(stated), len(found))
+        if len(stated) == len(found):
+            count = sum(not _near(a, b, one.unit) for a, b in zip(stated, found, strict=True))
         if count > FLIPS * len(found) * (one.unit == PROPORTION):
             yield f"{count} of {len(found)} scores by image ({field}) are others"
-
-
-def _apart(stated: Column, found: Column, unit: str) -> int:
-    if len(stated) != len(found):
-        return max(len(stated), len(found))
-    return sum(not _near(a, b, unit) for a, b in zip(stated, found, strict=True))
 
 
 def _near(stated: float | None, found: float | None, unit: str) -> bool:

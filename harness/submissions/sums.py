@@ -53,7 +53,8 @@ def faults(record: RunRecord) -> list[str]:
         found += [f"{name}: {fault}" for fault in _of_score(score)]
     found += [*_of_images(record), *_of_flags(record)]
     if record.utility:
-        found += [f"utility: {fault}" for fault in _of_utility(record)]
+        checked = _of_utility(record.utility, record.request.repeats)
+        found += [f"utility: {fault}" for fault in checked]
     return found
 
 
@@ -63,16 +64,10 @@ def _of_request(record: RunRecord) -> Iterator[str]:
     stack = [used.name for used in record.defense]
     if [selection.name for selection in parse_stack(request.defense)] != stack:
         yield f"'{request.defense}' was asked for and '{'+'.join(stack)}' ran"
-    ran = {
-        "attack": record.attack,
-        "dataset": record.dataset,
-        "victim": record.victim,
-        "space": record.space,
-    }
-    for kind, used in ran.items():
-        text = getattr(request, kind)
-        if parse_one(text).name != used.name:
-            yield f"the {kind} '{text}' was asked for and '{used.name}' ran"
+    for kind in ("attack", "dataset", "victim", "space"):
+        text, ran = getattr(request, kind), getattr(record, kind).name
+        if parse_one(text).name != ran:
+            yield f"the {kind} '{text}' was asked for and '{ran}' ran"
     if request.threat_model != record.threat_model:
         yield f"the threat model is '{record.threat_model}', not '{request.threat_model}' as asked"
     if record.seeds.get("seed") != request.seed:
@@ -102,10 +97,8 @@ def _of_score(score: MetricScore) -> Iterator[str]:
         yield f"'{score.null_name}' is not the best of its nulls"
     if not _same(score.gain, sign * (score.mean - score.null)):
         yield f"its gain {score.gain:.6g} is not what its mean has over its null"
-    for name, value, bounds in (
-        ("mean", score.mean, score.ci),
-        ("gain", score.gain, score.gain_ci),
-    ):
+    bounded = {"mean": (score.mean, score.ci), "gain": (score.gain, score.gain_ci)}
+    for name, (value, bounds) in bounded.items():
         if bounds and not within(value, bounds):
             yield f"its {name} {value:.6g} is outside of its interval"
 
@@ -194,18 +187,8 @@ def _resampled(record: RunRecord, names: list[str]) -> dict[str, Interval | None
     return dict(zip(smooth, bounds, strict=True))
 
 
-def _of_utility(record: RunRecord) -> Iterator[str]:
-    """An accuracy against its trainings, and these against the test images they were asked of."""
-    utility = record.utility
-    assert utility
-    yield from _chosen(utility)
-    for part in (utility.accuracies, utility.reference_accuracies):
-        for way, accuracy in part.items():
-            found = _of_accuracy(accuracy, utility.n, record.request.repeats)
-            yield from (f"{way}: {fault}" for fault in found)
-
-
-def _chosen(utility: Utility) -> Iterator[str]:
+def _of_utility(utility: Utility, repeats: int) -> Iterator[str]:
+    """An accuracy against its trainings, and these against the test images they were tried on."""
     own = utility.accuracies.get(utility.inference)
     if own is None or (own.mean, own.interval) != (utility.accuracy, utility.interval):
         yield f"its accuracy {utility.accuracy:.6g} is not that of its inference"
@@ -213,6 +196,10 @@ def _chosen(utility: Utility) -> Iterator[str]:
     plain = utility.reference_accuracies.get("plain")
     if plain and (plain.mean, plain.interval) != stated:
         yield f"its reference {shown(stated[0])} is not that of its trainings"
+    for part in (utility.accuracies, utility.reference_accuracies):
+        for way, accuracy in part.items():
+            found = _of_accuracy(accuracy, utility.n, repeats)
+            yield from (f"{way}: {fault}" for fault in found)
 
 
 def _of_accuracy(accuracy: Accuracy, n: int, repeats: int) -> Iterator[str]:

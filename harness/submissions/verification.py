@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,6 @@ class Verifier:
     board: str | None = None
     observer: Observer = field(default_factory=Observer)
     _open: ExitStack = field(default_factory=ExitStack)
-    _cache: Path | None = None
-
-    def __post_init__(self) -> None:
-        self.store = Store(self.root)
 
     def __enter__(self) -> Verifier:
         return self
@@ -82,8 +78,13 @@ class Verifier:
         elif boards := holding(path, BOARD_FILE):
             for board in boards:
                 yield from self._board(BoardFolder(board))
+        elif records := listed(path, ".json") or listed(path / "records", ".json"):
+            yield from map(self._file, records)
         else:
-            yield from self._records(path)
+            raise UsageError(
+                f"{path} holds no records, nor {BOARD_FILE} or {SUBMISSION_FILE}: give a record, "
+                "a folder of records, a board or a submission."
+            )
 
     def _file(self, path: Path) -> Verdict:
         """One record or report, with what lies around it."""
@@ -98,16 +99,6 @@ class Verifier:
             board = BoardFolder(home)
             return self._of_board(board, path, _identities(board))
         return self._record(path)
-
-    def _records(self, folder: Path) -> Iterator[Verdict]:
-        """A folder of records."""
-        paths = listed(folder, ".json") or listed(folder / "records", ".json")
-        if not paths:
-            raise UsageError(
-                f"{folder} holds no records, nor {BOARD_FILE} or {SUBMISSION_FILE}: give a record, "
-                "a folder of records, a board or a submission."
-            )
-        yield from map(self._file, paths)
 
     def _board(self, folder: BoardFolder) -> Iterator[Verdict]:
         wanted = _identities(folder)
@@ -135,7 +126,7 @@ class Verifier:
 
     def _of_board(self, folder: BoardFolder, path: Path, wanted: set[str]) -> Verdict:
         belongs = partial(checks.of_cell, wanted=wanted, board=folder.board)
-        return self._record(path, folder, belongs, partial(self._asked, folder.board))
+        return self._record(path, folder, belongs, partial(self._request, folder.board))
 
     def _board_of(self, folder: SubmissionFolder) -> BoardFolder:
         return board_of(folder.path, folder.description.board, self.board)
@@ -166,7 +157,7 @@ class Verifier:
             folder,
             partial(checks.of_cell, wanted=here, board=board.board),
             partial(checks.of_plugins, submission=submission),
-            partial(self._asked, board.board),
+            partial(self._request, board.board),
             partial(checks.of_tensors, folder),
             partial(self._judged, folder),
         )
@@ -176,7 +167,8 @@ class Verifier:
         title, notes = "", list[Note]()
         try:
             record = (folder or Records(path.parent)).load(path)
-            title = _title(record)
+            seed = f", seed {record.request.seed}" if record.request.seed else ""
+            title = f"{record.request.defense} × {record.request.attack}{seed}"
             notes += [("broken", fault) for fault in faults(record)]
             for check in (*others, self._again):
                 if any(outcome == "broken" for outcome, _ in notes):
@@ -186,7 +178,7 @@ class Verifier:
             notes.append(_unlike_its_hash(path, error))
         return verdict("record", path, title, notes)
 
-    def _asked(self, board: Board, record: RunRecord) -> Iterator[Note]:
+    def _request(self, board: Board, record: RunRecord) -> Iterator[Note]:
         """What follows from what was asked; running it again says more of what cannot be."""
         yield from checks.of_counting(record)
         yield from checks.of_knowledge(record)
@@ -198,18 +190,21 @@ class Verifier:
         if not (self.judge and "attack" in record.artifacts and folder.complete(record)):
             return []
         release = folder.release(record) if folder.kind == "defense" else None
-        answer = folder.reconstruction(record)
+        answer, store = folder.reconstruction(record), Store(self.root)
         return _unless_refused(
-            "judging again", judged_again, record, answer, release, self.store, self.observer
+            "judging again", judged_again, record, answer, release, store, self.observer
         )
 
     def _again(self, record: RunRecord) -> Iterable[Note]:
         """A cell run again, in a cache where nothing was run before."""
         if not self.rerun:
             return []
-        if self._cache is None:
-            self._cache = self._open.enter_context(fresh_cache(self.root))
         return _unless_refused("running again", run_again, record, self._cache, self.observer)
+
+    @cached_property
+    def _cache(self) -> Path:
+        """The cache of all cells that are run again."""
+        return self._open.enter_context(fresh_cache(self.root))
 
 
 def _home(path: Path, below: str, file: str) -> Path | None:
@@ -275,8 +270,3 @@ def _control(path: Path, submission: Submission | None = None) -> Verdict:
 
 def _unlike_its_hash(path: Path, error: IntegrityError) -> Note:
     return "broken", str(error).removeprefix(f"{path} ")
-
-
-def _title(record: RunRecord) -> str:
-    seed = f", seed {record.request.seed}" if record.request.seed else ""
-    return f"{record.request.defense} × {record.request.attack}{seed}"
