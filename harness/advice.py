@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from harness.api.errors import UsageError, nearest
 from harness.results.build import scored_by, shown
@@ -37,14 +37,12 @@ class Wish:
     metric: str | None = None
 
 
-class Offer(BaseModel):
+class Offer(BaseModel, frozen=True, extra="forbid"):
     """A defense that keeps the accuracy, on the front of those that do.
 
     `leak` is what the strongest of `attacks` got, out of `of` that met it: the others know more
     than this attacker. `doubts` are why it is not recommended; it is where there are none.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     board: str
     track: str
@@ -58,10 +56,8 @@ class Offer(BaseModel):
     doubts: tuple[Notice, ...] = ()
 
 
-class Advice(BaseModel):
+class Advice(BaseModel, frozen=True, extra="forbid"):
     """What can be said. Without a recommendation, `refusal` says why."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str
     min_accuracy: float

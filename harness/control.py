@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from harness.api.errors import AssetUnavailable, IntegrityError, UsageError, nearest
 from harness.api.specs import AttackSpec, Control
@@ -45,15 +45,13 @@ Outcome = Literal[Status, "unavailable"]
 """How a control's cell ended; `unavailable`: this machine lacks its data or a plugin."""
 
 
-class ControlResult(BaseModel):
+class ControlResult(BaseModel, frozen=True, extra="forbid"):
     """One control and what became of it.
 
     `reached` is what the asked metric came to, None where the cell has no such number; `error`
     then says why. `record` is the id of the cell's record. A control that could not run has not
     passed.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     control: Control
     reached: float | None = None
@@ -66,13 +64,11 @@ class ControlResult(BaseModel):
     error: str | None = None
 
 
-class ControlReport(BaseModel):
+class ControlReport(BaseModel, frozen=True, extra="forbid"):
     """All controls of one attack, as it is installed and was configured.
 
     `written` is the attack as typed; `attack` what that resolved to under `preset`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_: str = SCHEMA
     id: str = ""

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor
 
 from harness.api import (
@@ -203,10 +203,8 @@ def summed_up(ssim: Tensor | None, squared: Tensor) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in found.items()}
 
 
-class Measure(BaseModel):
+class Measure(BaseModel, frozen=True, extra="forbid"):
     """One of the challenge's measures, and what it is of reconstructions without the release."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: float
     leaks_more: Literal["higher", "lower"]
@@ -215,15 +213,13 @@ class Measure(BaseModel):
     nulls: dict[str, float]
 
 
-class ChallengeScore(BaseModel):
+class ChallengeScore(BaseModel, frozen=True, extra="forbid"):
     """What a submission scores.
 
     `measures` are the challenge's, over all `encodings`; `privacy` are the harness's own scores,
     image by image, of a submission of private images: of `targets` of them, `found` of which were
     submitted. `matched` says whether the truth was consulted for which is which.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pack: str
     submission: str

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from harness.api.errors import EXIT_FAILED, EXIT_INTEGRITY, IntegrityError, UsageError
 from harness.asking.plan import Cell, one_attack, plan
@@ -51,15 +51,13 @@ EXIT: dict[Outcome, int] = {
 """The exit code of each outcome, the worst first."""
 
 
-class Verdict(BaseModel):
+class Verdict(BaseModel, frozen=True, extra="forbid"):
     """Of one thing: a record, a control's report, a submission, a board.
 
     `ok`: all that was checked holds. `differs`: judging or running again gave something else.
     `cannot`: something could not be checked, for the reason in `notes`. `broken`: it is not what
     its hash says, contradicts itself, or does not belong where it is.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: What
     path: str

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from harness.api.errors import IntegrityError, UsageError
 from harness.asking.request import read_toml, validated
@@ -30,11 +30,7 @@ Standing = Literal["passed", "failed", "not run", "none declared", "no attack"]
 """What became of an attack's positive controls."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Authorship(_Part):
+class Authorship(BaseModel, frozen=True, extra="forbid"):
     """What nobody but its authors can say of a submission."""
 
     authors: Line
@@ -42,7 +38,7 @@ class Authorship(_Part):
     license: Line
 
 
-class Plugin(_Part):
+class Plugin(BaseModel, frozen=True, extra="forbid"):
     """One plugin that is handed in, as it was installed where it ran."""
 
     name: Line
