@@ -93,13 +93,9 @@ def readme(view: BoardView) -> str:
     for track in view.tracks:
         blocks += _track(track, view)
     blocks += _claims(view.claims, view.units)
-    blocks += ["## How to read this", _points(READING), *_again(view)]
+    point = TextWrapper(100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    blocks += ["## How to read this", "\n".join(map(point.fill, READING)), *_again(view)]
     return "\n\n".join(filter(None, blocks)) + "\n"
-
-
-def _points(sentences: Iterable[str]) -> str:
-    within = TextWrapper(100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(map(within.fill, sentences))
 
 
 def _text(words: str) -> str:
@@ -177,7 +173,7 @@ def _row(row: RowView, metrics: Sequence[str]) -> list[str]:
         _seeds(row, first),
         _share(row.accuracy) + (", chance" if row.at_chance else ""),
         _share(row.retained),
-        *(_gain(row.leak(metric)) for metric in metrics),
+        *(f"{gained(leak)}{_face(leak)}" if leak else NONE for leak in map(row.leak, metrics)),
         code(first.strongest) if first else NONE,
         "yes" if row.verified else "no",
     ]
@@ -197,10 +193,6 @@ def _named(row: RowView) -> str:
 
 def _share(number: Number | None) -> str:
     return share(number) if number else NONE
-
-
-def _gain(leak: Leak | None) -> str:
-    return f"{gained(leak)}{_face(leak)}" if leak else NONE
 
 
 def _face(leak: Leak) -> str:
@@ -313,16 +305,14 @@ def _again(view: BoardView) -> list[str]:
 def index(views: Sequence[BoardView]) -> str:
     """The README over all boards."""
     head = ["board", "what it is of", "what was found first", "rows", "records", "not run yet"]
-    table = _table(head, [_board(view) for view in views])
-    return "\n\n".join([MADE, "# Boards", table, "The same as [pages](index.html)."]) + "\n"
-
-
-def _board(view: BoardView) -> list[str]:
-    return [
-        f"[{view.name}]({view.name}/README.md)",
-        view.title,
-        key_findings(view)[0],
-        str(len(view.rows)),
-        str(view.records),
-        str(view.missing),
+    lines = [
+        [
+            f"[{view.name}]({view.name}/README.md)",
+            view.title,
+            key_findings(view)[0],
+            *map(str, (len(view.rows), view.records, view.missing)),
+        ]
+        for view in views
     ]
+    blocks = [MADE, "# Boards", _table(head, lines), "The same as [pages](index.html)."]
+    return "\n\n".join(blocks) + "\n"

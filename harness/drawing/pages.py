@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -118,19 +119,15 @@ def strongest_under(row: RowView, model: str, metric: str) -> tuple[str, Leak] |
 def anchors(view: BoardView) -> dict[tuple[str, str], str]:
     """The id of each row in the page, by track and defense: readable, and no two alike."""
     found: dict[tuple[str, str], str] = {}
+    uses: Counter[str] = Counter()
     for track in view.tracks:
         for row in track.rows:
-            found[track.name, row.defense] = _free(f"{track.name}-{row.defense}", found.values())
+            text = f"{track.name}-{row.defense}".lower()
+            name = "row-" + re.sub(r"[^a-z0-9.]+", "-", text).strip("-")
+            uses[name] += 1  # no name holds two dashes, so one with a number is nobody else's
+            number = f"--{uses[name]}" if uses[name] > 1 else ""
+            found[track.name, row.defense] = name + number
     return found
-
-
-def _free(text: str, taken: Iterable[str]) -> str:
-    """The text as an id; with a number after it where another text gave the same."""
-    name = "row-" + re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
-    names, number = {*taken}, 1
-    while (name if number == 1 else f"{name}--{number}") in names:
-        number += 1
-    return name if number == 1 else f"{name}--{number}"
 
 
 def attacks(view: BoardView) -> set[str]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from harness.results.view import BoardView, Leak, TrackView
-    from harness.scoring.summary import MetricScore
     from harness.store.record import RunRecord, Used
 
     Options: TypeAlias = Mapping[str, Any]
@@ -129,14 +128,10 @@ def differing(options: Sequence[Options]) -> list[str]:
 
 def written(options: Options, names: Sequence[str]) -> list[str]:
     """`name=value` of each; those that are unset only where nothing else is to be said."""
-    parts = {name: f"{name}={_short(options[name])}" for name in names if name in options}
-    return [part for name, part in parts.items() if options[name] is not None] or list(
-        parts.values()
-    )
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    there = {name: options[name] for name in names if name in options}
+    chosen = {name: value for name, value in there.items() if value is not None} or there
+    short = {n: f"{v:.3g}" if isinstance(v, float) else v for n, v in chosen.items()}
+    return [f"{name}={value}" for name, value in short.items()]
 
 
 def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane | None:
@@ -303,9 +298,12 @@ def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane
     metric = _metric(records, metric)
     series = ["+".join(used.name for used in record.defense) or "none" for record in records]
     options = [_options(record) for record in records]
-    told = zip(records, series, _labels(series, options, ASKED), strict=True)
-    labels = [text or record.id[:8] * (series.count(name) > 1) for record, name, text in told]
+    each = zip(records, series, _labels(series, options, ASKED), strict=True)
+    labels = [text or record.id[:8] * (series.count(name) > 1) for record, name, text in each]
     first, score = records[0], records[0].privacy[metric]
+    unit = f" ({score.unit})" if score.unit else ""
+    # the axis's name is written upwards, so that the arrow points where more leaks
+    more = "higher leaks more →" if score.leaks_more == "higher" else "← lower leaks more"
     return Plane(
         points=tuple(
             _point(record, name, label, metric)
@@ -319,7 +317,7 @@ def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane
         heading=f"{first.attack.name} on {first.dataset.name}: accuracy against leakage",
         note=f"threat model {first.threat_model}, {first.release_kind} released; 95% intervals",
         across=f"accuracy of the victim ({first.victim.name})",
-        up=_leakage_label(metric, score),
+        up=f"{metric}{unit}   {more}",
     )
 
 
@@ -385,13 +383,6 @@ def _metric(records: Sequence[RunRecord], asked: str | None) -> str:
 def _named(records: Sequence[RunRecord]) -> str:
     names = [r.id[:12] + (f" ({r.status})" if r.status != "ok" else "") for r in records]
     return f"record{'s' * (len(records) > 1)} {', '.join(names)}"
-
-
-def _leakage_label(metric: str, score: MetricScore) -> str:
-    """The axis's name. It is written upwards, so that the arrow points where more leaks."""
-    unit = f" ({score.unit})" if score.unit else ""
-    more = "higher leaks more →" if score.leaks_more == "higher" else "← lower leaks more"
-    return f"{metric}{unit}   {more}"
 
 
 def _options(record: RunRecord) -> dict[str, Any]:

@@ -35,25 +35,16 @@ LEFT, BOTTOM, AIR = 0.85, 0.62, 0.13
 LINE, BOLD_LETTER, LETTER = 0.19, 0.107, 0.083  # inches: a line of text, a letter of it
 HANDLE = 0.55  # inches: the sign before a name in the legend, and the space around both
 PLACES = (
-    (8, 5, "left", "bottom"),
-    (8, -5, "left", "top"),
-    (-8, 5, "right", "bottom"),
-    (-8, -5, "right", "top"),
-    (0, 11, "center", "bottom"),
-    (0, -11, "center", "top"),
-    (13, 18, "left", "bottom"),
-    (13, -18, "left", "top"),
-    (-13, 18, "right", "bottom"),
-    (-13, -18, "right", "top"),
-    (0, 26, "center", "bottom"),
-    (0, -26, "center", "top"),
+    *((8, 5), (8, -5), (-8, 5), (-8, -5), (0, 11), (0, -11)),
+    *((13, 18), (13, -18), (-13, 18), (-13, -18), (0, 26), (0, -26)),
 )
-"""Where a label may stand: points right of and above its mark, and its alignment there."""
+"""Where the end of a label that is near its mark may be: points right of and above the mark."""
 RING = 13
 """Points across: what surrounds a point of the front."""
 DASHES, DOTS = (0, (4, 3)), (0, (1, 2))
 """The lines of accuracy without protection, and of guessing."""
 BEADS = 60
+"""Small boxes along a line, which labels keep off."""
 MARGIN = 0.12
 """Of the range of the data, on each side of it."""
 
@@ -172,7 +163,6 @@ def _span(point: Point) -> list[float]:
 
 def _fill(axes: Axes, plane: Plane) -> None:
     _style(axes, plane)
-    _frame(axes, plane)
     faint: dict[str, Any] = {"color": FAINT, "linewidth": 1.1, "zorder": 1}
     for number in plane.unprotected:
         axes.axvline(number.value, linestyle=DASHES, **faint)
@@ -205,6 +195,7 @@ def _joined(plane: Plane) -> Iterator[list[Point]]:
 
 
 def _style(axes: Axes, plane: Plane) -> None:
+    """The names of the axes, their lines, and their ranges, for all that will be drawn."""
     axes.set_xlabel(plane.across, size=10, color=INK, labelpad=7)
     axes.set_ylabel(plane.up, size=10, color=INK, labelpad=7)
     axes.tick_params(colors=FAINT, labelsize=9, length=3)
@@ -212,10 +203,6 @@ def _style(axes: Axes, plane: Plane) -> None:
     axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
         spine.set(color=FRAME, linewidth=0.9, visible=side in ("left", "bottom"))
-
-
-def _frame(axes: Axes, plane: Plane) -> None:
-    """Set both ranges, for all that will be drawn."""
     across = [v for point in plane.points for v in ends(point.accuracy)]
     across += [number.value for number in plane.unprotected]
     across += [] if plane.chance is None else [plane.chance]
@@ -255,17 +242,17 @@ def _label(axes: Axes, plane: Plane) -> None:
                 other.remove()
 
 
-def _written(axes: Axes, point: Point, colour: str, place: tuple[int, int, str, str]) -> Annotation:
+def _written(axes: Axes, point: Point, colour: str, place: tuple[int, int]) -> Annotation:
     from matplotlib.patheffects import withStroke
 
-    right, above, ha, va = place
+    right, above = place
     return axes.annotate(
         point.label,
         _at(point),
-        (right, above),
+        place,
         textcoords="offset points",
-        ha=ha,
-        va=va,
+        ha="left" if right > 0 else "right" if right < 0 else "center",
+        va="bottom" if above > 0 else "top",
         size=8.5,
         color=colour,
         zorder=5,
@@ -282,8 +269,11 @@ def _drawn(axes: Axes, plane: Plane) -> Iterator[Box]:
     for accuracy in columns if plane.chance is None else [*columns, plane.chance]:
         x, _ = axes.transData.transform((accuracy, 0))
         yield x - 2, whole.y0, x + 2, whole.y1
+    steps = np.arange(BEADS)[:, None]
     for joined in _joined(plane):
-        yield from _beads(axes, joined)
+        for start, end in pairwise(axes.transData.transform([_at(point) for point in joined])):
+            places = start + (end - start) * steps / BEADS
+            yield from map(tuple, np.hstack([places - 4, places + 4]))
 
 
 def _boxes(axes: Axes, point: Point) -> Iterator[Box]:
@@ -301,11 +291,3 @@ def _boxes(axes: Axes, point: Point) -> Iterator[Box]:
     if point.accuracy.ci:
         left, right = (at((end, 0))[0] for end in point.accuracy.ci)
         yield left, y - 2, right, y + 2
-
-
-def _beads(axes: Axes, joined: Sequence[Point]) -> Iterator[Box]:
-    """Small boxes along a line."""
-    steps = np.arange(BEADS)[:, None]
-    for start, end in pairwise(axes.transData.transform([_at(point) for point in joined])):
-        places = start + (end - start) * steps / BEADS
-        yield from map(tuple, np.hstack([places - 4, places + 4]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Literal
@@ -40,21 +40,12 @@ SHAPES = (
 COLOURS = 7
 LETTER, LINE = 6.2, 12.0
 """About how wide a letter is, and how high a line: units of the picture."""
-PLACES: tuple[tuple[float, float, Anchor], ...] = (
-    (9, 4, "start"),
-    (-9, 4, "end"),
-    (0, -10, "middle"),
-    (0, 18, "middle"),
-    (8, -7, "start"),
-    (8, 15, "start"),
-    (-8, -7, "end"),
-    (-8, 15, "end"),
-    (12, -18, "start"),
-    (12, 27, "start"),
-    (-12, -18, "end"),
-    (-12, 27, "end"),
+PLACES = (
+    *((9, 4), (-9, 4), (0, -10), (0, 18)),
+    *((8, -7), (8, 15), (-8, -7), (-8, 15)),
+    *((12, -18), (12, 27), (-12, -18), (-12, 27)),
 )
-"""How far right of and below its mark a label's foot may be, and which end of it is there."""
+"""How far right of and below its mark a label's foot may be: the end that is near the mark."""
 CROWDED = 0.3
 """A label that would lie on other things by this share of its area is left out."""
 
@@ -113,12 +104,8 @@ class Mark:
     label: Label | None = None
 
 
-@dataclass(frozen=True)
-class Tick:
-    """A number on an axis, and where."""
-
-    at: float
-    text: str
+Tick = tuple[float, str]
+"""Where a number on an axis is, and its text."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +137,11 @@ def drawing(track: TrackView, metric: str) -> Drawing | None:
         name: Series(name, i % COLOURS, SHAPES[i % len(SHAPES)])
         for i, name in enumerate(plane.series)
     }
-    marks = _labelled([_mark(p, plane, series[p.series], across, up) for p in plane.points])
+    bare = [_mark(p, plane, series[p.series], across, up) for p in plane.points]
+    # a label tells a mark from others of its series; one that is alone has its name
+    wanted = [(mark.x, mark.y, mark.point.label or mark.series.name) for mark in bare]
+    labels = place(wanted, [box for mark in bare for box in _boxes(mark)])
+    marks = [replace(mark, label=label) for mark, label in zip(bare, labels, strict=True)]
     reference = next(iter(plane.unprotected), None)
     return Drawing(
         marks=tuple(marks),
@@ -158,11 +149,11 @@ def drawing(track: TrackView, metric: str) -> Drawing | None:
             (marks[line[0]].series.colour, " ".join(f"{marks[i].x:g},{marks[i].y:g}" for i in line))
             for line in plane.lines
         ),
-        across=tuple(Tick(across(v), f"{100 * v:.3g}%") for v in across.round_values()),
-        up=tuple(Tick(up(v), f"{v:+.3g}".replace("-", "−").lstrip("+")) for v in up.round_values()),
+        across=tuple((across(v), f"{100 * v:.3g}%") for v in across.round_values()),
+        up=tuple((up(v), f"{v:+.3g}".replace("-", "−").lstrip("+")) for v in up.round_values()),
         zero=up(0.0),
-        reference=Tick(across(reference.value), share(reference)) if reference else None,
-        chance=None if plane.chance is None else Tick(across(plane.chance), percent(plane.chance)),
+        reference=(across(reference.value), share(reference)) if reference else None,
+        chance=None if plane.chance is None else (across(plane.chance), percent(plane.chance)),
         series=tuple(s for s in series.values() if any(mark.series == s for mark in marks)),
         unit=plane.unit,
         capped=any(map(plane.beyond, plane.points)),
@@ -201,13 +192,6 @@ def _mark(point: Point, plane: Plane, series: Series, across: Scale, up: Scale) 
     return Mark(point, series, x, y, tuple(bars))
 
 
-def _labelled(marks: Sequence[Mark]) -> list[Mark]:
-    """The marks with what tells them from others of their series; who is alone, with its name."""
-    wanted = [(mark.x, mark.y, mark.point.label or mark.series.name) for mark in marks]
-    labels = place(wanted, [box for mark in marks for box in _boxes(mark)])
-    return [replace(mark, label=label) for mark, label in zip(marks, labels, strict=True)]
-
-
 def _boxes(mark: Mark) -> Iterator[Box]:
     """What a mark and its error bars take."""
     yield mark.x - 7, mark.y - 7, mark.x + 7, mark.y + 7
@@ -221,7 +205,7 @@ def place(
     """Each text beside its point, or None where there is no room; earlier ones choose first."""
     taken, placed = list(drawn), list[Label | None]()
     for x, y, text in wanted:
-        tried = [Label(x + right, y + down, anchor, text) for right, down, anchor in PLACES]
+        tried = [Label(x + right, y + down, _anchor(right), text) for right, down in PLACES]
         boxes = [_box(label) for label in tried]
         others = np.array(taken).reshape(-1, 4)
         best, cost = best_place(np.array(boxes), others, np.array(frame))
@@ -229,6 +213,10 @@ def place(
         placed.append(None if crowded else tried[best])
         taken += [] if crowded else [boxes[best]]
     return placed
+
+
+def _anchor(right: float) -> Anchor:
+    return "start" if right > 0 else "end" if right < 0 else "middle"
 
 
 def _box(label: Label) -> Box:

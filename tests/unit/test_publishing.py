@@ -113,7 +113,7 @@ def test_one_line_stands_for_no_protection() -> None:
     assert [number.value for number in plane.unprotected] == [0.8]
     assert drawn is not None
     assert drawn.reference is not None
-    assert drawn.reference.text.startswith("80.0%")
+    assert drawn.reference[1].startswith("80.0%")
 
 
 def test_picture_and_page_know_the_same_marks() -> None:
