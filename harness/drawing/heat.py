@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,7 +34,6 @@ class Tile:
     """
 
     text: str
-    column: Column
     level: int | None = None
     note: int | None = None
     tip: str = ""
@@ -41,26 +41,17 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Note:
-    """Why cells have no number."""
-
-    number: int
-    word: str
-    reason: str
-    cells: int
-
-
-@dataclass(frozen=True)
 class Heat:
     """The map by one metric: `rows` are defenses with a tile for each column.
 
-    `names` are those of attacks without options, where no other attack has the same.
+    `names` are those of attacks without options, where no other attack has the same. `notes` say
+    why cells have no number: a word, the reason, and how many cells.
     """
 
     columns: tuple[Column, ...]
     names: Mapping[str, str]
     rows: tuple[tuple[RowView, tuple[Tile, ...]], ...]
-    notes: tuple[Note, ...]
+    notes: tuple[tuple[str, str, int], ...]
 
     @property
     def several(self) -> bool:
@@ -77,13 +68,15 @@ def heat_map(track: TrackView, metric: str) -> Heat:
     """All cells of a track by a metric, the strongest attack at the left."""
     columns = _columns(track, metric)
     rows = rows_in_order(track.rows, metric)
-    met = [_why(cell) for row in rows for cell in row.cells if not cell.leak(metric)]
-    numbers = {why: i for i, why in enumerate(dict.fromkeys(met), start=1)}
+    met = Counter(_why(cell) for row in rows for cell in row.cells if not cell.leak(metric))
+    numbers = {why: i for i, why in enumerate(met, start=1)}
+    cells = [{(cell.attack, cell.threat_model): cell for cell in row.cells} for row in rows]
+    tiles = [[_tile(own.get(each), metric, numbers) for each in columns] for own in cells]
     return Heat(
         columns=tuple(columns),
         names=_names({attack for attack, _ in columns}),
-        rows=tuple((row, tuple(_tiles(row, columns, metric, numbers))) for row in rows),
-        notes=tuple(Note(i, *why, cells=met.count(why)) for why, i in numbers.items()),
+        rows=tuple(zip(rows, map(tuple, tiles), strict=True)),
+        notes=tuple((*why, count) for why, count in met.items()),
     )
 
 
@@ -119,24 +112,15 @@ def _names(attacks: Collection[str]) -> dict[str, str]:
     return {attack: name if name in alone else attack for attack, name in bare.items()}
 
 
-def _tiles(
-    row: RowView, columns: Sequence[Column], metric: str, numbers: dict[tuple[str, str], int]
-) -> list[Tile]:
-    cells = {(cell.attack, cell.threat_model): cell for cell in row.cells}
-    return [
-        _tile(cells[column], metric, numbers) if column in cells else Tile(NONE, column)
-        for column in columns
-    ]
-
-
-def _tile(cell: CellView, metric: str, numbers: dict[tuple[str, str], int]) -> Tile:
-    column = (cell.attack, cell.threat_model)
+def _tile(cell: CellView | None, metric: str, numbers: Mapping[tuple[str, str], int]) -> Tile:
+    if cell is None:
+        return Tile(NONE)
     leak = cell.leak(metric)
     if leak is None:
         word, reason = why = _why(cell)
-        return Tile(word, column, note=numbers[why], tip=reason)
+        return Tile(word, note=numbers[why], tip=reason)
     text = signed(leak.gain.value, leak.unit)
-    return Tile(text, column, level=level(leak), tip=gained(leak), verified=cell.verified)
+    return Tile(text, level=level(leak), tip=gained(leak), verified=cell.verified)
 
 
 def _why(cell: CellView) -> tuple[str, str]:

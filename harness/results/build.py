@@ -14,7 +14,7 @@ from harness.asking.request import Request, parse_stack
 from harness.results.material import Line, lines
 from harness.results.numbers import combined, number, ratio, rounded
 from harness.results.ranks import attack_views, ranked
-from harness.results.strongest import Case, intervals, leaks, worst_cases
+from harness.results.strongest import Cases, intervals, leaks, worst_cases
 from harness.results.trust import Controls, flags_of, row_flags, speaking_against
 from harness.results.view import (
     BoardView,
@@ -51,7 +51,7 @@ class Shown:
     """A line of a board, its worst cases, and how it is seen."""
 
     line: Line
-    cases: Sequence[Case]
+    cases: Cases
     view: RowView
 
 
@@ -83,7 +83,7 @@ def board_view(material: Material) -> BoardView:
 def shown(found: Iterable[Line], controls: Controls, metrics: Collection[str]) -> list[Shown]:
     """Every line with its worst cases by these metrics, and as it is seen; not yet ranked."""
     cases = [(line, worst_cases(line.groups, metrics)) for line in found]
-    sure = intervals(case for _, own in cases for case in own)
+    sure = intervals(own for _, own in cases)
     return [
         Shown(line, own, _row_view(line, leaks(own, sure), controls, metrics))
         for line, own in cases
@@ -254,8 +254,8 @@ def _leak(name: str, by_seed: Sequence[tuple[int, MetricScore]]) -> Leak:
 def _findings(record: RunRecord) -> list[str]:
     """What a record found out besides images, in a sentence each."""
     claimed: Mapping[str, Finding] = record.findings
-    told = [_finding(n, f) for n, f in sorted(claimed.items()) if n not in BY_IMAGES]
-    return [*([_identified(record.identification)] if record.identification else []), *told]
+    others = [_finding(n, f) for n, f in sorted(claimed.items()) if n not in BY_IMAGES]
+    return [*([_identified(record.identification)] if record.identification else []), *others]
 
 
 def _finding(name: str, found: Finding) -> str:
@@ -275,12 +275,8 @@ def _identified(found: Identification) -> str:
 
 def _seconds(records: Sequence[RunRecord]) -> float | None:
     """What the attack took, with all that it prepared; the mean over seeds."""
-    taken = [
-        sum(
-            record.timing.get(f"{part} {record.attack.name}", 0.0) for part in ("prepare", "attack")
-        )
-        for record in records
-    ]
+    parts = ("prepare", "attack")
+    taken = [sum(r.timing.get(f"{part} {r.attack.name}", 0.0) for part in parts) for r in records]
     mean = sum(taken) / len(taken) if taken else inf
     return rounded(mean) if isfinite(mean) else None
 
@@ -289,15 +285,14 @@ def command(request: Request) -> str:
     """The command that evaluates such a cell anew, ready to be pasted."""
     given = request.model_dump(mode="json", exclude_defaults=True, exclude={"device"})
     values = {**{name: getattr(request, name) for name in ALWAYS}, **given}
-    words = [word for name, value in values.items() for word in _words(name, value)]
-    return shlex.join(["harness", "evaluate", *words])
-
-
-def _words(name: str, value: object) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", str(value)]
+    words = ["harness", "evaluate"]
+    for name, value in values.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", str(value)]
+    return shlex.join(words)
 
 
 def _claim_view(claim: Claim, rows: Sequence[Shown]) -> ClaimView:
@@ -323,10 +318,6 @@ def _measured(claim: Claim, row: Shown) -> Number | None:
     for group, cell in zip(row.line.groups, row.view.cells, strict=True):
         if group.attack == claim.attack:
             leak = cell.leaks.get(claim.metric)
-            return leak.mean if leak else _found(claim.metric, group)
+            found = [r.findings[claim.metric] for r in group.counted if claim.metric in r.findings]
+            return leak.mean if leak else _over_seeds(number(f.value, f.ci) for f in found)
     return None
-
-
-def _found(name: str, group: Group) -> Number | None:
-    seeds = [r.findings[name] for r in group.counted if name in r.findings]
-    return combined([number(each.value, each.ci) for each in seeds]) if seeds else None

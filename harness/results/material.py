@@ -67,24 +67,25 @@ def gathered(folder: BoardFolder) -> Material:
     controls = [Reported(report) for report in _reports(folder.controls)]
     submissions = []
     for each in map(SubmissionFolder, folder.submissions):
-        told = _described(each.path, each.description, folder)
-        submissions.append(told)
-        kept += [_kept(folder, record, told.name) for record in each.kept()]
-        handed_in = [r for r in _reports(each.controls) if told.hands_in("attack", r.attack)]
-        controls += [Reported(report, told.name) for report in handed_in]
+        own = _described(each.path, each.description, folder)
+        submissions.append(own)
+        kept += [_kept(folder, record, own.name) for record in each.kept()]
+        handed_in = [r for r in _reports(each.controls) if own.hands_in("attack", r.attack)]
+        controls += [Reported(report, own.name) for report in handed_in]
     return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
 
-def _described(path: Path, told: Submission, folder: BoardFolder) -> Submission:
+def _described(path: Path, described: Submission, folder: BoardFolder) -> Submission:
     """What a submission says of itself; UsageError unless it is of this board and folder."""
-    if (told.board, told.name) != (folder.board.name, path.name):
+    name, board = described.name, described.board
+    if (board, name) != (folder.board.name, path.name):
         raise UsageError(
-            f"{path} holds the submission '{told.name}' to the board '{told.board}'; it belongs "
-            f"below submissions/{told.name} of that board."
+            f"{path} holds the submission '{name}' to the board '{board}'; it belongs "
+            f"below submissions/{name} of that board."
         )
-    for name in told.tracks:
-        folder.board.track(name)
-    return told
+    for track in described.tracks:
+        folder.board.track(track)
+    return described
 
 
 def _kept(board: BoardFolder, record: RunRecord, origin: str = "") -> Kept:

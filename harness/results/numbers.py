@@ -44,24 +44,15 @@ def combined(seeds: Sequence[Number]) -> Number:
     """
     if len(seeds) == 1:
         return seeds[0]
-    mean = sum(each.value for each in seeds) / len(seeds)
-    reach = max(_between(seeds), _within(seeds))
-    return number(mean, (mean - reach, mean + reach))
-
-
-def _between(seeds: Sequence[Number]) -> float:
-    """Half the width of Student's t interval of the mean of the seeds' values."""
     import numpy as np
     from scipy.stats import t
 
     values, n = [each.value for each in seeds], len(seeds)
-    return float(t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
-
-
-def _within(seeds: Sequence[Number]) -> float:
-    """Half the width of the pooled interval of seeds that have one."""
+    mean = sum(values) / n
+    student = float(t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
     widths = [each.ci[1] - each.ci[0] for each in seeds if each.ci]
-    return sqrt(sum(width * width for width in widths)) / 2 / len(seeds)
+    reach = max(student, sqrt(sum(width * width for width in widths)) / 2 / n)
+    return number(mean, (mean - reach, mean + reach))
 
 
 def ratio(part: Number, whole: Number) -> Number:

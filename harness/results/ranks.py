@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from harness.results.numbers import together
 from harness.results.strongest import wins
 from harness.results.view import AttackView, Number, RowView
@@ -53,23 +55,15 @@ def ranks(items: Sequence[T], wins: Callable[[T, T], bool]) -> list[int]:
     they share a rank, and somebody always comes first.
     """
     n = len(items)
-    reached = _closure([[i != j and wins(items[i], items[j]) for j in range(n)] for i in range(n)])
-    ahead = [[i for i in range(n) if reached[i][j] and not reached[j][i]] for j in range(n)]
+    won = [i != j and wins(items[i], items[j]) for i in range(n) for j in range(n)]
+    reached = np.array(won, bool).reshape(n, n)
+    for via in range(n):  # who wins through others
+        reached |= np.outer(reached[:, via], reached[via])
+    ahead = reached & ~reached.T
     found = [0] * n
-    for j in sorted(range(n), key=lambda j: len(ahead[j])):
-        found[j] = 1 + max((found[i] for i in ahead[j]), default=0)
+    for j in ahead.sum(0).argsort(kind="stable"):
+        found[j] = 1 + max((found[i] for i in np.flatnonzero(ahead[:, j])), default=0)
     return found
-
-
-def _closure(won: Sequence[Sequence[bool]]) -> list[list[bool]]:
-    """Who wins against whom, directly or through others."""
-    n = len(won)
-    reached = [list(row) for row in won]
-    for via in range(n):
-        for i in range(n):
-            if reached[i][via]:
-                reached[i] = [a or b for a, b in zip(reached[i], reached[via], strict=True)]
-    return reached
 
 
 def ranked(rows: Sequence[RowView], metrics: Sequence[str]) -> list[RowView]:
@@ -200,5 +194,5 @@ def _nearest(rows: Sequence[Shown], metric: str) -> Counter[str]:
     for row in (each for each in rows if each.view.protected):
         leak = row.view.leak(metric)
         name = leak.metric if leak else metric
-        counted += wins(case.metrics[name] for case in row.cases if name in case.metrics)
+        counted += wins(each[name] for each in row.cases.values() if name in each)
     return counted

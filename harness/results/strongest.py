@@ -38,7 +38,6 @@ class Worst:
     is the strongest attack of each image that has one.
     """
 
-    metric: str
     like: ByImage
     best: Column
     null: Column
@@ -56,15 +55,11 @@ class Worst:
         return gain
 
 
-@dataclass(frozen=True)
-class Case:
-    """A row's worst cases on one seed, by metric."""
-
-    seed: int
-    metrics: dict[str, Worst]
+Cases = Mapping[int, Mapping[str, Worst]]
+"""A row's worst cases, by seed and by metric."""
 
 
-def worst_cases(groups: Sequence[Group], metrics: Collection[str]) -> list[Case]:
+def worst_cases(groups: Sequence[Group], metrics: Collection[str]) -> Cases:
     """Of the seeds on which most of a row's attacks ran: on others the strongest may be missing.
 
     By these metrics, as they are and of absolute values.
@@ -75,8 +70,8 @@ def worst_cases(groups: Sequence[Group], metrics: Collection[str]) -> list[Case]
             if record.by_image:
                 by_seed.setdefault(record.request.seed, []).append((group.attack, record))
     most = max(map(len, by_seed.values()), default=0)
-    full = [(seed, ran) for seed, ran in sorted(by_seed.items()) if len(ran) == most]
-    return [Case(seed, _metrics(ran, metrics)) for seed, ran in full]
+    full = {seed: ran for seed, ran in sorted(by_seed.items()) if len(ran) == most}
+    return {seed: _metrics(ran, metrics) for seed, ran in full.items()}
 
 
 def _metrics(ran: Sequence[tuple[str, RunRecord]], metrics: Collection[str]) -> dict[str, Worst]:
@@ -86,7 +81,7 @@ def _metrics(ran: Sequence[tuple[str, RunRecord]], metrics: Collection[str]) -> 
             if name.removesuffix(ABSOLUTE) in metrics:
                 found.setdefault(name, []).append((attack, scores))
     _check_alike(ran)
-    worst = {name: _worst(name, each) for name, each in sorted(found.items())}
+    worst = {name: _worst(each) for name, each in sorted(found.items())}
     return {name: each for name, each in worst.items() if np.isfinite(each.best).any()}
 
 
@@ -103,7 +98,7 @@ def _check_alike(ran: Sequence[tuple[str, RunRecord]]) -> None:
         )
 
 
-def _worst(name: str, ran: Sequence[tuple[str, ByImage]]) -> Worst:
+def _worst(ran: Sequence[tuple[str, ByImage]]) -> Worst:
     like = ran[0][1]
     sign = 1 if like.leaks_more == "higher" else -1
     table = sign * np.stack([array(scores.attack) for _, scores in ran])
@@ -114,7 +109,6 @@ def _worst(name: str, ran: Sequence[tuple[str, ByImage]]) -> Worst:
         raise IntegrityError(TOO_LARGE)
     index = np.where(np.isnan(table), -np.inf, table).argmax(0)
     return Worst(
-        metric=name,
         like=like,
         best=np.where(defined, sign * best, np.nan),
         null=np.where(defined, sign * null, np.nan),
@@ -126,7 +120,7 @@ Intervals = Mapping[Worst, tuple["Interval | None", "Interval | None"]]
 """Of each worst case, the intervals of its mean and of its gain."""
 
 
-def intervals(cases: Iterable[Case]) -> Intervals:
+def intervals(rows: Iterable[Cases]) -> Intervals:
     """Bootstrap intervals of all worst cases; those of as many images share their resamples.
 
     So the interval of one does not depend on which others there are.
@@ -134,7 +128,8 @@ def intervals(cases: Iterable[Case]) -> Intervals:
     from harness.scoring.summary import mean_intervals
 
     by_length: dict[int, list[Worst]] = {}
-    for worst in (each for case in cases for each in case.metrics.values()):
+    by_metric = (each for cases in rows for each in cases.values())
+    for worst in (worst for each in by_metric for worst in each.values()):
         by_length.setdefault(len(worst.best), []).append(worst)
     found: dict[Worst, tuple[Interval | None, Interval | None]] = {}
     for n, members in by_length.items():
@@ -145,15 +140,15 @@ def intervals(cases: Iterable[Case]) -> Intervals:
     return found
 
 
-def leaks(cases: Sequence[Case], sure: Intervals) -> dict[str, Leak]:
+def leaks(cases: Cases, sure: Intervals) -> dict[str, Leak]:
     """A row's leaks by metric, over the seeds of its worst cases."""
-    names = {name: None for case in cases for name in case.metrics}
+    names = dict.fromkeys(name for by_metric in cases.values() for name in by_metric)
     return {name: _leak(name, cases, sure) for name in names}
 
 
-def _leak(name: str, cases: Sequence[Case], sure: Intervals) -> Leak:
-    own = [(case.seed, case.metrics[name]) for case in cases if name in case.metrics]
-    members = [worst for _, worst in own]
+def _leak(name: str, cases: Cases, sure: Intervals) -> Leak:
+    own = {seed: by_metric[name] for seed, by_metric in cases.items() if name in by_metric}
+    members = list(own.values())
     first = members[0]
     return Leak(
         metric=name,
@@ -164,7 +159,7 @@ def _leak(name: str, cases: Sequence[Case], sure: Intervals) -> Leak:
         gain=combined([_mean(each.gain, sure[each][1]) for each in members]),
         worst=rounded(first.sign * max(float(np.nanmax(e.sign * e.best)) for e in members)),
         strongest=wins(members).most_common(1)[0][0],
-        seeds=tuple(seed for seed, _ in own),
+        seeds=tuple(own),
     )
 
 

@@ -132,11 +132,11 @@ def _only_weak(cells: Iterable[CellView]) -> Iterator[Notice]:
 
 def _uncontrolled(cells: Sequence[CellView], standing: Sequence[Standing]) -> Iterator[Notice]:
     """Attacks of which nobody knows whether they can break anything."""
-    for state, (name, said) in UNCONTROLLED.items():
+    for state, (name, what) in UNCONTROLLED.items():
         met = zip(cells, standing, strict=True)
         attacks = {cell.attack for cell, found in met if cell.status == "ok" and found == state}
         if attacks:
-            yield Notice(name=name, message=f"{said}: {', '.join(sorted(attacks))}")
+            yield Notice(name=name, message=f"{what}: {', '.join(sorted(attacks))}")
 
 
 def _incomplete(cells: Sequence[CellView], unproven: Sequence[bool]) -> Iterator[Notice]:
@@ -153,8 +153,8 @@ def _incomplete(cells: Sequence[CellView], unproven: Sequence[bool]) -> Iterator
 
 def _identified_only(groups: Iterable[Group], leaks: Mapping[str, Leak]) -> Iterator[Notice]:
     found = [(each.attack, record) for each in groups for record in each.counted]
-    told = [(attack, each.identification) for attack, each in found if each.identification]
-    sure = sorted({attack for attack, each in told if each.top1 >= CERTAIN})
+    named = [(attack, each.identification) for attack, each in found if each.identification]
+    sure = sorted({attack for attack, each in named if each.top1 >= CERTAIN})
     if sure and not any(leak.gain.ci and leak.gain.low > 0 for leak in leaks.values()):
         yield Notice(
             name="identified_not_reconstructed",
