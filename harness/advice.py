@@ -22,7 +22,7 @@ from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
     from harness.boards.protocol import Board, Track
-    from harness.results.material import Group, Line, Material
+    from harness.results.material import Line, Material
     from harness.results.view import RowView
 
 
@@ -142,10 +142,8 @@ def _check_scored(found: Iterable[Line], metric: str | None) -> None:
 def _offer(
     board: Board, track: Track, row: RowView, metric: str, lines: tuple[Line, Line]
 ) -> Offer:
-    able, met = ([g for g in line.groups if _counts(g)] for line in lines)
+    able, met = (sum(any(r.by_image for r in g.counted) for g in line.groups) for line in lines)
     leak = row.leak(metric)
-    unscored = f"nothing was scored by {metric} here" if able else _nothing_ran(met)
-    unknown = [] if leak else [unscored]
     assert row.accuracy is not None
     return Offer(
         board=board.name,
@@ -155,19 +153,19 @@ def _offer(
         accuracy=row.accuracy,
         retained=row.retained,
         leak=leak,
-        attacks=len(able),
-        of=len(met),
-        doubts=(*row.flags, *unknown),
+        attacks=able,
+        of=met,
+        doubts=row.flags if leak else (*row.flags, _unknown(able, met, metric)),
     )
 
 
-def _counts(group: Group) -> bool:
-    return any(record.by_image for record in group.counted)
-
-
-def _nothing_ran(met: Sequence[Group]) -> Notice:
+def _unknown(able: int, met: int, metric: str) -> Notice:
+    """Why there is no number on what leaks."""
+    if able:
+        by = metric or "what the board ranks by"
+        return Notice(name="not_scored", message=f"nothing was scored by {by} here")
     message = (
-        f"none of the {len(met)} attacks that met it can be run with what this attacker knows: "
+        f"none of the {met} attacks that met it can be run with what this attacker knows: "
         "what it could get is not known"
     )
     return Notice(name="no_attack", message=message)

@@ -132,6 +132,13 @@ def test_where_no_attack_is_within_reach_nothing_is_known() -> None:
     assert [each.name for each in offer.doubts] == ["no_attack"]
 
 
+def test_a_defense_that_no_ranking_metric_scored_is_doubtful() -> None:
+    rows = [record("noise", a, metric="blur", leaks_more="lower") for a in ("linear", "lmmse")]
+    (offer,) = ask(made(*rows)).doubtful
+    assert (offer.leak, offer.attacks, offer.of) == (None, 2, 2)
+    assert [each.name for each in offer.doubts] == ["not_scored"]
+
+
 def test_a_dataset_without_a_board_offers_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"'fashion'\. Did you mean 'fashion-mini'\?"):
         ask(dataset="fashion")
