@@ -160,13 +160,21 @@ def controlled(text: str, preset: str = "quick") -> Resolved:
 def _results(
     attack: Resolved, text: str, options: Mapping[str, Any], root: Path, observer: Observer
 ) -> tuple[ControlResult, ...]:
+    """What became of each control; `unavailable` where its cell cannot be asked for here."""
     controls = attack.spec.controls
     results: list[ControlResult] = []
     with observer.stage(f"controls of {attack.name}") as progress:
         for control in controls:
             progress(len(results), len(controls), control.defense)
             cell = {**options, **options_of(control, text)}
-            results.append(_result(control, cell, root, observer))
+            try:
+                equip(plan(make_request(**cell), registry()), root)
+            except (UsageError, AssetUnavailable) as error:
+                lacks = ControlResult(control=control, status="unavailable", error=str(error))
+                results.append(lacks)
+            else:
+                record = Run.open(cell, cache=root, observer=observer).result()
+                results.append(judged(control, record))
     return tuple(results)
 
 
@@ -182,17 +190,6 @@ def options_of(control: Control, attack: str) -> dict[str, Any]:
         "attack": attack,
         "only": "privacy",
     }
-
-
-def _result(
-    control: Control, cell: Mapping[str, Any], root: Path, observer: Observer
-) -> ControlResult:
-    """What became of a control; `unavailable` where its cell cannot be asked for here."""
-    try:
-        equip(plan(make_request(**cell), registry()), root)
-    except (UsageError, AssetUnavailable) as error:
-        return ControlResult(control=control, status="unavailable", error=str(error))
-    return judged(control, Run.open(cell, cache=root, observer=observer).result())
 
 
 def judged(control: Control, record: RunRecord) -> ControlResult:

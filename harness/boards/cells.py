@@ -103,8 +103,10 @@ class Costs:
     def __init__(self, records: Iterable[RunRecord]) -> None:
         self._seen: dict[tuple[object, ...], list[float]] = {}
         for record in records:
+            stack = "+".join(each.name for each in record.defense)
             for step, seconds in _taken(record).items():
-                for key in _likeness(step, record.request, _name(record, step)):
+                name = record.attack.name if step == "attack" else stack
+                for key in _likeness(step, record.request, name):
                     self._seen.setdefault(key, []).append(seconds)
 
     def of(self, step: str, request: Request, name: str) -> float | None:
@@ -116,11 +118,6 @@ class Costs:
             if key in self._seen:
                 return median(self._seen[key])
         return None
-
-
-def _name(record: RunRecord, step: str) -> str:
-    stack = "+".join(each.name for each in record.defense)
-    return record.attack.name if step == "attack" else stack
 
 
 def _taken(record: RunRecord) -> dict[str, float]:

@@ -42,9 +42,15 @@ def frozen(board: Board, registry: Registry) -> Frozen:
 
 
 def _of_cell(cell: Cell) -> Frozen:
-    plugins = dict(_resolved(cell))
+    request = cell.request
+    plugins: dict[str, Resolved] = dict(_used(request, cell.defenses, cell))
+    plugins |= {_name("attack", text, request): m.attack for text, m in cell.members.items()}
+    if request.public and cell.public:
+        plugins[_name("dataset", request.public, request)] = cell.public
     metrics = [metric for metric in cell.metrics if metric.name not in cell.unavailable]
-    held = [asset for each in plugins.values() for asset in getattr(each.spec, "assets", ())]
+    held: list[Asset] = [
+        asset for each in plugins.values() for asset in getattr(each.spec, "assets", ())
+    ]
     held += [asset for metric in metrics for asset in metric.assets]
     return {
         **{
@@ -52,18 +58,11 @@ def _of_cell(cell: Cell) -> Frozen:
             for name, each in plugins.items()
         },
         **{f"metric {m.name}": _hash(m.name, m.version, {}) for m in metrics},
-        **{f"asset {each.name}": _data(each) for each in held},
+        **{
+            f"asset {asset.name}": sha256_of({file.name: file.digest for file in asset.files})
+            for asset in held
+        },
     }
-
-
-def _resolved(cell: Cell) -> Iterator[tuple[str, Resolved]]:
-    """Every plugin of a cell but its metrics, by kind and text."""
-    request = cell.request
-    yield from _used(request, cell.defenses, cell)
-    for text, member in cell.members.items():
-        yield _name("attack", text, request), member.attack
-    if request.public and cell.public:
-        yield _name("dataset", request.public, request), cell.public
 
 
 def _used(request: Request, defenses: Iterable[Any], of: Cell | RunRecord) -> Iterator[Any]:
@@ -81,10 +80,6 @@ def _name(kind: str, text: str, request: Request) -> str:
 def _terms(stack: str) -> list[str]:
     """The defenses of a stack, each as written."""
     return [each.written for each in parse_stack(stack)]
-
-
-def _data(asset: Asset) -> str:
-    return sha256_of({file.name: file.digest for file in asset.files})
 
 
 def _hash(name: str, version: str, config: Mapping[str, Any]) -> str:

@@ -51,25 +51,18 @@ class Places:
     def check(self) -> None:
         """UsageError unless both can be written there without harm."""
         with disk_errors(self.pack):
-            self._check()
-
-    def _check(self) -> None:
-        pack, truth = self.pack.resolve(), self.truth.resolve()
-        if truth.is_relative_to(pack):
-            raise UsageError(f"The truth {self.truth} would lie in the pack, for all to see.")
-        if pack.is_relative_to(truth):
-            raise UsageError(f"The pack {self.pack} cannot lie below the file {self.truth}.")
-        if os.path.lexists(self.truth):
-            raise UsageError(f"{self.truth} is there already; nothing is written over a truth.")
-        if os.path.lexists(self.pack) and not _empty(self.pack):
-            raise UsageError(f"{self.pack} is there already and is no empty folder.")
-        for parent in (pack.parent, truth.parent):
-            if not parent.is_dir():
-                raise UsageError(f"There is no folder {parent}.")
-
-
-def _empty(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
+            pack, truth = self.pack.resolve(), self.truth.resolve()
+            if truth.is_relative_to(pack):
+                raise UsageError(f"The truth {self.truth} would lie in the pack, for all to see.")
+            if pack.is_relative_to(truth):
+                raise UsageError(f"The pack {self.pack} cannot lie below the file {self.truth}.")
+            if os.path.lexists(self.truth):
+                raise UsageError(f"{self.truth} is there already; nothing is written over a truth.")
+            if os.path.lexists(self.pack) and (not pack.is_dir() or any(pack.iterdir())):
+                raise UsageError(f"{self.pack} is there already and is no empty folder.")
+            for parent in (pack.parent, truth.parent):
+                if not parent.is_dir():
+                    raise UsageError(f"There is no folder {parent}.")
 
 
 def make(places: Places, key: bytes | None, observer: Observer, **options: Any) -> Description:
@@ -179,11 +172,15 @@ def _statement(
 def _write(places: Places, cell: Cell, splits: Splits, made: Release, salt: bytes) -> Description:
     """Fill both places, the truth's first: a pack without one would be of no use."""
     private = splits.private.unit()
+    heading = (
+        f"A challenge: {len(private)} private images, {cell.request.rounds} encodings of each by "
+        f"the defense '{cell.defenses[0].name}'.\nFind the private images."
+    )
     truth = truth_of({**made.secrets, "images": private.images, "classes": private.labels})
     with _both(places) as part:
         save_tensors(made.tensors, part.pack / ENCODINGS)
         readme = part.pack / README
-        readme.write_text(_readme(cell, splits), encoding="utf-8")
+        readme.write_text(f"{heading}\n\n{PACK}\n{MEASURES}", encoding="utf-8")
         (part.pack / ENCODINGS).chmod(readme.stat().st_mode)  # safetensors makes private files
         files = {name: sha256_of_file(part.pack / name, "file") for name in (ENCODINGS, README)}
         statement = _statement(cell, splits, made, truth, files)
@@ -191,16 +188,6 @@ def _write(places: Places, cell: Cell, splits: Splits, made: Release, salt: byte
         text = described.model_dump_json(indent=2) + "\n"
         (part.pack / DESCRIPTION).write_text(text, encoding="utf-8")
     return described
-
-
-def _readme(cell: Cell, splits: Splits) -> str:
-    """What a stranger should know."""
-    count, rounds = len(splits.private), cell.request.rounds
-    heading = (
-        f"A challenge: {count} private images, {rounds} encodings of each by the defense "
-        f"'{cell.defenses[0].name}'.\nFind the private images.\n\n"
-    )
-    return f"{heading}{PACK}\n{MEASURES}"
 
 
 @contextmanager
@@ -215,16 +202,11 @@ def _both(places: Places) -> Iterator[Places]:
             part.truth.touch(mode=0o600)
             yield part
             part.truth.rename(truth)
-            _move_with(truth, part.pack, pack)
+            try:
+                part.pack.rename(pack)
+            except OSError:  # a truth without its pack is of no use
+                truth.unlink()
+                raise
     finally:
         part.truth.unlink(missing_ok=True)
         shutil.rmtree(part.pack, ignore_errors=True)
-
-
-def _move_with(truth: Path, part: Path, pack: Path) -> None:
-    """Move the pack into its place, or take the truth away again."""
-    try:
-        part.rename(pack)
-    except OSError:
-        truth.unlink()
-        raise

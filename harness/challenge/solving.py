@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
 from harness.api import (
@@ -31,8 +30,7 @@ from harness.running.attack import AttackStage
 from harness.running.release import ReleaseStage
 from harness.running.run import Observer, Run
 from harness.running.samples import Space
-from harness.store.artifacts import save_tensors
-from harness.store.paths import disk_errors
+from harness.store.paths import disk_errors, write_atomically
 from harness.store.provenance import sha256_of
 
 THREAT_MODEL = "released"
@@ -60,10 +58,11 @@ def solve(
     with run.watched("load"):
         splits = _splits(pack.described, drawn(run, pack.described).public)
     run.give(Space.of(run.cell), splits)
-    run.give(ReleaseStage.of(run.cell), _release(pack))
+    tensors = {"encodings": pack.encodings, "labels": pack.labels}
+    run.give(ReleaseStage.of(run.cell), Release(ReleaseKind.ENCODINGS, tensors, {}, {}))
     with run:
         found = run(AttackStage(run.cell, plan)).reconstruction
-    _write(out, _tensors(found, pack.described))
+    write_atomically(out.resolve(), save(_tensors(found, pack.described)))
     return found.diagnostics
 
 
@@ -93,28 +92,10 @@ def _splits(statement: Statement, public: Samples) -> Splits:
     return Splits(blank, public, public[:0], statement.scale, statement.classes)
 
 
-def _release(pack: Pack) -> Release:
-    """What the pack holds; no secrets."""
-    tensors = {"encodings": pack.encodings, "labels": pack.labels}
-    return Release(ReleaseKind.ENCODINGS, tensors, {}, {})
-
-
 def _tensors(found: Reconstruction, statement: Statement) -> dict[str, Tensor]:
     """A reconstruction as a submission: images in [0,1]."""
     if found.images is None:
         raise CellFailed("the attack makes claims and returned no images: nothing to submit")
     images = statement.scale.within(statement.scale.restore(found.images.float()))
     tensors = {IMAGES: images, ROWS: found.rows, TARGETS: found.targets}
-    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
-
-
-def _write(out: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Whole or not at all."""
-    path = out.resolve()
-    part = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        with disk_errors(out):
-            save_tensors(tensors, part)
-            part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    return {name: each.cpu().contiguous() for name, each in tensors.items() if each is not None}

@@ -16,7 +16,6 @@ from harness.scoring.verdict import main_metric
 from harness.store.paths import write_atomically
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from torch import Tensor
@@ -34,6 +33,13 @@ LINE, AIR = 0.17, 0.16  # inches: one line of text, and the space around a block
 LETTER = 0.1
 CONTRAST = (1, 99)
 """Percentiles of a released image that become black and white."""
+ROWS = (
+    ("original", "original"),
+    ("released\n(rescaled)", "released"),
+    ("guessed without\nthe release", "guess"),
+    ("recovered", "recovered"),
+)
+"""Labels and fields of the rows; one that no column can show is left out."""
 RANDOM_COLUMNS = 3
 SHOWN = ("snr_db", "ssim")
 """Scores written under each recovered image."""
@@ -272,7 +278,7 @@ def choose_targets(
 def _draw(columns: Sequence[Column], heading: str) -> Figure:
     from matplotlib.figure import Figure
 
-    rows = _rows(columns)
+    rows = [row for row in ROWS if any(getattr(each, row[1]) is not None for each in columns)]
     width = LEFT + len(columns) * (CELL + GAP) - GAP + RIGHT
     heading = fill(heading, width=int((width - LEFT) / LETTER))
     top = _height(heading) + max(_height(column.title) for column in columns) + AIR / 2
@@ -283,7 +289,7 @@ def _draw(columns: Sequence[Column], heading: str) -> Figure:
         _write(figure, LEFT - 0.14, y + CELL / 2, label, ha="right", va="center", color=FAINT)
         for c, column in enumerate(columns):
             box = (LEFT + c * (CELL + GAP), y, CELL, CELL)
-            _show(_place(figure, box), getattr(column, name), stretch=name == "released")
+            _show(figure, box, getattr(column, name), stretch=name == "released")
     for c, column in enumerate(columns):
         middle = LEFT + c * (CELL + GAP) + CELL / 2
         _write(figure, middle, height - top + 0.09, column.title, ha="center", va="bottom")
@@ -297,24 +303,6 @@ def _height(text: str) -> float:
     return (text.count("\n") + 1) * LINE + AIR if text else 0.0
 
 
-def _rows(columns: Sequence[Column]) -> list[tuple[str, str]]:
-    """Labels and fields of the rows that at least one column can show."""
-    rows = [
-        ("original", "original"),
-        ("released\n(rescaled)", "released"),
-        ("guessed without\nthe release", "guess"),
-        ("recovered", "recovered"),
-    ]
-    return [row for row in rows if any(getattr(c, row[1]) is not None for c in columns)]
-
-
-def _place(figure: Figure, box: tuple[float, float, float, float]) -> Axes:
-    """Axes at a box of (left, bottom, width, height) in inches."""
-    across, up = figure.get_size_inches()
-    left, bottom, width, height = box
-    return figure.add_axes((left / across, bottom / up, width / across, height / up))
-
-
 def _write(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
     """Text at a place in inches."""
     across, up = figure.get_size_inches()
@@ -322,7 +310,13 @@ def _write(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
     figure.text(x / across, y / up, text, **style)
 
 
-def _show(axes: Axes, image: Image | None, stretch: bool) -> None:
+def _show(
+    figure: Figure, box: tuple[float, float, float, float], image: Image | None, stretch: bool
+) -> None:
+    """An image in its frame at a box of (left, bottom, width, height) in inches."""
+    across, up = figure.get_size_inches()
+    left, bottom, width, height = box
+    axes = figure.add_axes((left / across, bottom / up, width / across, height / up))
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(color=FRAME, linewidth=0.8)

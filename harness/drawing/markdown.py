@@ -122,7 +122,9 @@ def _track(track: TrackView, view: BoardView) -> list[str]:
     if any(cell.records for row in track.rows for cell in row.cells):
         blocks += ["### Every attack", *_cells(track, metrics)]
     else:
-        blocks.append(_not_run(track))
+        attacks = dict.fromkeys(cell.attack for row in track.rows for cell in row.cells)
+        defenses = (row.defense for row in track.rows)
+        blocks.append(f"Not run yet: {_list(defenses)}; against {_list(attacks)}.")
     if track.attacks and metrics:
         blocks += ["### Attacks", _attacks(track.attacks, metrics, view.units)]
     return blocks
@@ -138,12 +140,6 @@ def _not_whole(track: TrackView) -> str:
         f"**Not whole:** {counted(missing, 'cell')} of this track {have} not been run, and rows "
         "that lack any have no rank: an attack that is still to run may be the strongest."
     )
-
-
-def _not_run(track: TrackView) -> str:
-    """What a track without any record would be of."""
-    attacks = dict.fromkeys(cell.attack for row in track.rows for cell in row.cells)
-    return f"Not run yet: {_list(row.defense for row in track.rows)}; against {_list(attacks)}."
 
 
 def _list(names: Iterable[str]) -> str:

@@ -262,11 +262,8 @@ def _lines(
 
     Series by series, in the order of their `names`; none of which more than `most` options differ.
     """
-    lines = []
-    for name in names:
-        members = [i for i, other in enumerate(series) if other == name]
-        lines += _walks(members, options, most)
-    return lines
+    by_series = ([i for i, other in enumerate(series) if other == name] for name in names)
+    return [line for members in by_series for line in _walks(members, options, most)]
 
 
 def _walks(

@@ -64,14 +64,14 @@ class Material:
 def gathered(folder: BoardFolder) -> Material:
     """Read a board's folder; IntegrityError for a file that is not what its name says."""
     kept = [_kept(folder, record) for record in folder.kept()]
-    controls = [Reported(report) for report in _reports(folder.controls)]
+    controls = [Reported(load_report(path)) for path in listed(folder.controls, ".json")]
     submissions = []
     for each in map(SubmissionFolder, folder.submissions):
         own = _described(each.path, each.description, folder)
         submissions.append(own)
         kept += [_kept(folder, record, own.name) for record in each.kept()]
-        handed_in = [r for r in _reports(each.controls) if own.hands_in("attack", r.attack)]
-        controls += [Reported(report, own.name) for report in handed_in]
+        reports = map(load_report, listed(each.controls, ".json"))
+        controls += [Reported(r, own.name) for r in reports if own.hands_in("attack", r.attack)]
     return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
 
@@ -108,10 +108,6 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
         return False
     strange = {used.distribution for used in (*record.defense, record.attack)} - {OWN_DISTRIBUTION}
     return bool(origin and strange) or not ruled_out(record)
-
-
-def _reports(folder: Path) -> Iterator[ControlReport]:
-    yield from map(load_report, listed(folder, ".json"))
 
 
 @dataclass(frozen=True)

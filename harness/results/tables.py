@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -182,7 +182,8 @@ def exported(table: DataFrame, form: Format) -> bytes:
         text: str = table.to_csv(index=False, lineterminator="\n")
         return text.encode()
     if form == "json":
-        return canonical_json(_plain(table)).encode() + b"\n"
+        values = table.astype(object).where(table.notna(), None)  # what is missing is null
+        return canonical_json(values.to_dict("records")).encode() + b"\n"
     buffer = BytesIO()
     try:
         table.to_parquet(buffer, engine="pyarrow", index=False)
@@ -192,10 +193,3 @@ def exported(table: DataFrame, form: Format) -> bytes:
             "`pip install 'encoding-harness[parquet]'`, or take --format csv."
         ) from None
     return buffer.getvalue()
-
-
-def _plain(table: DataFrame) -> list[Mapping[str, Any]]:
-    """The rows as JSON values; what is missing is null."""
-    values = table.astype(object).where(table.notna(), None)
-    rows: list[Mapping[str, Any]] = values.to_dict("records")
-    return rows

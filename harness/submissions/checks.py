@@ -130,27 +130,22 @@ def of_tensors(folder: SubmissionFolder, record: RunRecord) -> Iterator[Note]:
 def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note]:
     """A report on positive controls has its id and its name, and says what follows from it.
 
-    A submission, `told`, reports on the attack that it hands in and on no other.
+    A submission reports on the attack that it hands in and on no other.
     """
     report = load_report(path)
     if submission and not submission.hands_in("attack", report.attack):
         yield "broken", f"'{report.attack.name}' as it ran here is not what is handed in"
     if path.name != report.file_name:
         yield "broken", "its name is not that of its attack and options"
-    for fault in _contradictions(report):
-        yield "broken", fault
-
-
-def _contradictions(report: ControlReport) -> Iterator[str]:
     if not report.results:
-        yield "it holds no controls"
+        yield "broken", "it holds no controls"
     if not _as_declared(report):
-        yield f"its controls are not those that '{report.attack.name}' declares"
+        yield "broken", f"its controls are not those that '{report.attack.name}' declares"
     if report.passed != all(result.passed for result in report.results):
-        yield "it does not say of the whole what it says of the parts"
+        yield "broken", "it does not say of the whole what it says of the parts"
     for result in report.results:
         if not _ended_so(result):
-            yield f"its control by '{result.control.metric}' did not end as it says"
+            yield "broken", f"its control by '{result.control.metric}' did not end as it says"
 
 
 def _as_declared(report: ControlReport) -> bool:
