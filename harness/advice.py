@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from harness.api.errors import UsageError, nearest
+from harness.boards.protocol import Board, Track
 from harness.results.build import scored_by, shown
-from harness.results.material import lines
+from harness.results.material import Line, Material, lines
 from harness.results.ranks import ranked
 from harness.results.trust import Controls
-from harness.results.view import Leak, Notice, Number
+from harness.results.view import Leak, Notice, Number, RowView
 from harness.scoring.verdict import ABSOLUTE
-
-if TYPE_CHECKING:
-    from harness.boards.protocol import Board, Track
-    from harness.results.material import Line, Material
-    from harness.results.view import RowView
 
 
 @dataclass(frozen=True)

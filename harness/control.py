@@ -200,10 +200,8 @@ def judged(control: Control, record: RunRecord) -> ControlResult:
         return ControlResult(**common, error=found)
     return ControlResult(
         **common,
+        **found.model_dump(include={"ci", "leaks_more", "unit"}),
         reached=found.value,
-        ci=found.ci,
-        leaks_more=found.leaks_more,
-        unit=found.unit,
         passed=reaches(found.value, control.at_least, found.leaks_more),
     )
 

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.api.errors import UsageError
 from harness.asking.request import Request, expand, make_request
 from harness.boards.protocol import Attacks, Board
 from harness.store.provenance import sha256_of
-
-if TYPE_CHECKING:
-    from harness.store.record import RunRecord
+from harness.store.record import RunRecord
 
 OF_STEPS = {"train": "training", "reference": "training unprotected", "release": "release"}
 """Which time of a record is that of a step that is not an attack's."""

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.api.assets import Asset
 from harness.api.errors import UsageError
 from harness.asking.plan import Cell, plan
-from harness.asking.request import parse_stack
+from harness.asking.registry import Registry
+from harness.asking.request import Request, Resolved, parse_stack
 from harness.boards.cells import cells_of
 from harness.boards.protocol import FILE, Board, read_board
 from harness.store.paths import disk_errors, write_atomically
 from harness.store.provenance import sha256_of
-
-if TYPE_CHECKING:
-    from harness.api.assets import Asset
-    from harness.asking.registry import Registry
-    from harness.asking.request import Request, Resolved
-    from harness.store.record import RunRecord
+from harness.store.record import RunRecord
 
 HEADING = "[frozen]"
 COMMENT = (

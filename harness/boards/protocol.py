@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from harness.api.errors import UsageError, nearest
 from harness.asking.request import Request, read_toml, validated
@@ -26,11 +26,7 @@ OF_BOARDS = frozenset(Request.model_fields) - {"defense", "attack", "seed", "dev
 """Options of a request, but for those that a board sets in other places, or not at all."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Attacks(_Part):
+class Attacks(BaseModel, frozen=True, extra="forbid"):
     """Attacks that meet the defenses of a track, and how.
 
     `defenses` are those of the track if it is empty; `options` may set only what leaves the
@@ -48,7 +44,7 @@ class Attacks(_Part):
         return self
 
 
-class Track(_Part):
+class Track(BaseModel, frozen=True, extra="forbid"):
     """Rows that can be compared: one kind of release, made in one way, of the same images."""
 
     name: Name
@@ -70,7 +66,7 @@ class Track(_Part):
         return self
 
 
-class Claim(_Part):
+class Claim(BaseModel, frozen=True, extra="forbid"):
     """A number that a paper states, to stand beside ours where settings compare."""
 
     defense: str
@@ -81,7 +77,7 @@ class Claim(_Part):
     note: str = ""
 
 
-class Board(_Part):
+class Board(BaseModel, frozen=True, extra="forbid"):
     """A frozen protocol.
 
     `frozen` names by their content what the cells are made of, as `harness leaderboard freeze`

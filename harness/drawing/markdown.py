@@ -252,32 +252,27 @@ def _attack(each: AttackView, metrics: Sequence[str], units: Units) -> list[str]
 
 
 def _mean(number: Number | None, unit: str) -> str:
-    if number is None:
-        return NONE
-    return f"{signed(number.value, unit)} {reach(number.ci, unit, True)}".strip()
+    text = f"{signed(number.value, unit)} {reach(number.ci, unit, True)}" if number else NONE
+    return text.strip()
 
 
 def _claims(claims: Sequence[ClaimView], units: Units) -> list[str]:
     if not claims:
         return []
     head = ["defense", "attack", "metric", "claimed", "measured here", "source", "note"]
-    return [
-        "## What papers claim",
-        _table(head, [_claim(each, units.get(each.metric, "")) for each in claims]),
-    ]
+    lines = [_claim(each, units.get(each.metric, "")) for each in claims]
+    return ["## What papers claim", _table(head, lines)]
 
 
 def _claim(each: ClaimView, unit: str) -> list[str]:
     found = each.measured
-    measured = (
-        f"{plain(found.value, unit)} {reach(found.ci, unit)}".strip() if found else "not measured"
-    )
+    measured = f"{plain(found.value, unit)} {reach(found.ci, unit)}" if found else "not measured"
     return [
         code(each.defense),
         code(each.attack),
         metric_name(each.metric),
         as_written(each.claimed),
-        measured,
+        measured.strip(),
         _text(each.source),
         _text(each.note),
     ]

@@ -11,23 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.api.errors import UsageError, nearest
 from harness.asking.request import parse_stack
 from harness.results.numbers import gained, metric_name, off_scale, share
-from harness.results.view import Number, RowView
+from harness.results.view import BoardView, Leak, Number, RowView, TrackView
 from harness.scoring.verdict import main_metric
+from harness.store.record import RunRecord, Used
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from harness.results.view import BoardView, Leak, TrackView
-    from harness.store.record import RunRecord, Used
-
-    Options: TypeAlias = Mapping[str, Any]
+Options: TypeAlias = Mapping[str, Any]
 
 ASKED = (
     *("attack", "public", "victim", "preset", "repeats", "rounds"),
@@ -77,6 +73,12 @@ class Plane:
     note: str = ""
     across: str = ""
     up: str = ""
+
+    @property
+    def columns(self) -> list[float]:
+        """The accuracies that lines stand at, from the foot to the top."""
+        chance = [] if self.chance is None else [self.chance]
+        return [*(number.value for number in self.unprotected), *chance]
 
     def beyond(self, point: Point) -> bool:
         """Whether a point is off the scale of others; where all are, the scale is theirs."""

@@ -204,8 +204,7 @@ def _style(axes: Axes, plane: Plane) -> None:
     for side, spine in axes.spines.items():
         spine.set(color=FRAME, linewidth=0.9, visible=side in ("left", "bottom"))
     across = [v for point in plane.points for v in ends(point.accuracy)]
-    across += [number.value for number in plane.unprotected]
-    across += [] if plane.chance is None else [plane.chance]
+    across += plane.columns
     up = [v for point in plane.points for v in _span(point)]
     up += [] if plane.ground is None else [plane.ground]
     axes.set_xlim(*widened(across, MARGIN / 2))
@@ -265,8 +264,7 @@ def _drawn(axes: Axes, plane: Plane) -> Iterator[Box]:
     for point in plane.points:
         yield from _boxes(axes, point)
     whole = axes.get_window_extent()
-    columns = [number.value for number in plane.unprotected]
-    for accuracy in columns if plane.chance is None else [*columns, plane.chance]:
+    for accuracy in plane.columns:
         x, _ = axes.transData.transform((accuracy, 0))
         yield x - 2, whole.y0, x + 2, whole.y1
     steps = np.arange(BEADS)[:, None]

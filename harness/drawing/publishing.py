@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from harness.boards.folder import BoardFolder
 from harness.drawing import markdown
 from harness.drawing.pages import render, render_index
 from harness.drawing.plane import front_of
@@ -15,13 +15,10 @@ from harness.drawing.png import plane_png
 from harness.results.build import board_view
 from harness.results.material import gathered
 from harness.results.tables import as_csv
+from harness.results.view import BoardView
 from harness.store.paths import cache_root, disk_errors, write_atomically
+from harness.submissions.checks import Verdict
 from harness.submissions.verification import Verifier
-
-if TYPE_CHECKING:
-    from harness.boards.folder import BoardFolder
-    from harness.results.view import BoardView
-    from harness.submissions.checks import Verdict
 
 Files = dict[str, bytes]
 """By name below a folder."""
@@ -55,15 +52,13 @@ def write(folder: Path, files: Files) -> list[Path]:
 
 def differing(folder: Path, files: Files) -> list[str]:
     """Names of files that are not there, or are not what they should be."""
-    return [name for name, data in files.items() if not _same(folder / name, data)]
-
-
-def _same(path: Path, data: bytes) -> bool:
-    with disk_errors(path):
-        if not path.is_file():
-            return False
-        there = path.read_bytes()
-    return there == data or (path.suffix == ".png" and _alike(there, data))
+    found = []
+    for name, data in files.items():
+        with disk_errors(folder / name):
+            there = (folder / name).read_bytes() if (folder / name).is_file() else None
+        if there != data and not (there and name.endswith(".png") and _alike(there, data)):
+            found.append(name)
+    return found
 
 
 def _alike(one: bytes, other: bytes) -> bool:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from harness.drawing.plane import best_place, ends, row_plane, widened
+from harness.drawing.plane import Plane, Point, best_place, ends, row_plane, widened
 from harness.results.numbers import percent, share
 from harness.results.ranks import rows_in_order
-
-if TYPE_CHECKING:
-    from harness.drawing.plane import Plane, Point
-    from harness.results.view import BoardView, TrackView
+from harness.results.view import BoardView, TrackView
 
 Box = tuple[float, float, float, float]
 """A rectangle: left, top, right, bottom; or a line from x, y to x, y. y points down."""

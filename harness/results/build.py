@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from harness.asking.registry import registry
 from harness.asking.request import Request, parse_stack
-from harness.results.material import Line, lines
+from harness.boards.protocol import Board, Claim, Track
+from harness.results.material import Group, Line, Material, lines
 from harness.results.numbers import combined, number, ratio, rounded
 from harness.results.ranks import attack_views, ranked
 from harness.results.strongest import Cases, intervals, leaks, worst_cases
@@ -29,15 +29,10 @@ from harness.results.view import (
     TrackView,
 )
 from harness.scoring.findings import BY_IMAGES, Finding
+from harness.scoring.summary import MetricScore
+from harness.scoring.utility import Utility
 from harness.scoring.verdict import ABSOLUTE
-
-if TYPE_CHECKING:
-    from harness.boards.protocol import Board, Claim, Track
-    from harness.results.material import Group, Material
-    from harness.scoring.identification import Identification
-    from harness.scoring.summary import MetricScore
-    from harness.scoring.utility import Utility
-    from harness.store.record import RunRecord
+from harness.store.record import RunRecord
 
 NOT_RUN = "not run yet"
 ALWAYS = ("defense", "attack", "dataset")
@@ -251,26 +246,20 @@ def _leak(name: str, by_seed: Sequence[tuple[int, MetricScore]]) -> Leak:
     )
 
 
-def _findings(record: RunRecord) -> list[str]:
-    """What a record found out besides images, in a sentence each."""
+def _findings(record: RunRecord) -> Iterator[str]:
+    """What a record found out besides images: `weight error 0.01, without the release 0.1`."""
     claimed: Mapping[str, Finding] = record.findings
-    others = [_finding(n, f) for n, f in sorted(claimed.items()) if n not in BY_IMAGES]
-    return [*([_identified(record.identification)] if record.identification else []), *others]
-
-
-def _finding(name: str, found: Finding) -> str:
-    """`weight error 0.01 (0.009 to 0.011), without the release 0.1`."""
-    ci = f" ({found.ci[0]:.3g} to {found.ci[1]:.3g})" if found.ci else ""
-    unit = f" {found.unit}" if found.unit else ""
-    guess = "" if found.chance is None else f", without the release {found.chance:.3g}"
-    return f"{name.replace('_', ' ')} {found.value:.3g}{unit}{ci}{guess}"
-
-
-def _identified(found: Identification) -> str:
-    return (
-        f"identifies {found.top1:.1%} of {found.n} {found.asked} first among {found.candidates} "
-        f"candidates (chance {found.top1_chance:.1%}), AUC {found.auc:.3f}"
-    )
+    if found := record.identification:
+        yield (
+            f"identifies {found.top1:.1%} of {found.n} {found.asked} first among "
+            f"{found.candidates} candidates (chance {found.top1_chance:.1%}), AUC {found.auc:.3f}"
+        )
+    for name, each in sorted(claimed.items()):
+        if name not in BY_IMAGES:
+            ci = f" ({each.ci[0]:.3g} to {each.ci[1]:.3g})" if each.ci else ""
+            unit = f" {each.unit}" if each.unit else ""
+            guess = "" if each.chance is None else f", without the release {each.chance:.3g}"
+            yield f"{name.replace('_', ' ')} {each.value:.3g}{unit}{ci}{guess}"
 
 
 def _seconds(records: Sequence[RunRecord]) -> float | None:
@@ -301,15 +290,8 @@ def _claim_view(claim: Claim, rows: Sequence[Shown]) -> ClaimView:
     Its metric is an image metric, a finding, or `accuracy`, which no attack decides.
     """
     found = (_measured(claim, row) for row in rows if row.line.defense == claim.defense)
-    return ClaimView(
-        defense=claim.defense,
-        attack=claim.attack,
-        metric=claim.metric,
-        claimed=claim.value,
-        measured=next(filter(None, found), None),
-        source=claim.source,
-        note=claim.note,
-    )
+    measured = next(filter(None, found), None)
+    return ClaimView(**claim.model_dump(exclude={"value"}), claimed=claim.value, measured=measured)
 
 
 def _measured(claim: Claim, row: Shown) -> Number | None:

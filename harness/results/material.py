@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.api.errors import UsageError
 from harness.asking.registry import OWN_DISTRIBUTION
 from harness.boards.cells import BoardCell, cells_of, identity
-from harness.control import load_report
+from harness.boards.folder import BoardFolder
+from harness.boards.protocol import Board
+from harness.control import ControlReport, load_report
 from harness.store.paths import disk_errors, listed
 from harness.store.provenance import sha256_of
+from harness.store.record import RunRecord
 from harness.submissions.cells import places
 from harness.submissions.checks import of_counting, ruled_out
-from harness.submissions.folder import SubmissionFolder
-
-if TYPE_CHECKING:
-    from harness.boards.folder import BoardFolder
-    from harness.boards.protocol import Board
-    from harness.control import ControlReport
-    from harness.store.record import RunRecord
-    from harness.submissions.folder import Submission
+from harness.submissions.folder import Submission, SubmissionFolder
 
 LOST = ("failed", "timeout")
 """How a cell ends that should have had a result."""

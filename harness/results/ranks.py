@@ -112,8 +112,6 @@ def _axes(row: RowView, metric: str) -> tuple[Number, Number] | None:
 class Met:
     """What one attack met: `gains` by metric and defense."""
 
-    attack: str
-    threat_model: str
     cells: int = 0
     kept: list[Kept] = field(default_factory=list)
     gains: dict[str, dict[str, Number]] = field(default_factory=dict)
@@ -125,15 +123,15 @@ def attack_views(
     """The attacks that have a result in a track, the strongest first."""
     met = _met(rows, metrics)
     nearest = _nearest(rows, metrics[0]) if metrics else Counter()
-    ranks_of = {metric: _ranks_of_attacks(list(met.values()), metric) for metric in metrics}
+    ranks_of = {metric: _ranks_of_attacks(met, metric) for metric in metrics}
     found = [
         AttackView(
-            attack=each.attack,
-            threat_model=each.threat_model,
+            attack=key[0],
+            threat_model=key[1],
             gain={m: together([*each.gains[m].values()]) for m in metrics if m in each.gains},
             rank={m: ranks[key] for m, ranks in ranks_of.items() if key in ranks},
             cells=each.cells,
-            strongest_of=nearest[each.attack],
+            strongest_of=nearest[key[0]],
             control=controls.of(each.kept),
         )
         for key, each in met.items()
@@ -161,8 +159,7 @@ def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[tuple[str, str],
         for group, cell in zip(row.line.groups, row.view.cells, strict=True):
             if not group.counted:
                 continue
-            key = (cell.attack, cell.threat_model)
-            met = found.setdefault(key, Met(*key))
+            met = found.setdefault((cell.attack, cell.threat_model), Met())
             met.kept += group.kept
             if not row.view.protected:
                 continue
@@ -173,11 +170,13 @@ def _met(rows: Sequence[Shown], metrics: Sequence[str]) -> dict[tuple[str, str],
     return found
 
 
-def _ranks_of_attacks(met: Sequence[Met], metric: str) -> Mapping[tuple[str, str], int]:
+def _ranks_of_attacks(
+    met: Mapping[tuple[str, str], Met], metric: str
+) -> Mapping[tuple[str, str], int]:
     """Of those that surely gain against some defense: nobody comes first who gains nothing."""
-    able = [m for m in met if any(gain.low > 0 for gain in m.gains.get(metric, {}).values())]
-    found = ranks([each.gains[metric] for each in able], _stronger)
-    return {(m.attack, m.threat_model): rank for m, rank in zip(able, found, strict=True)}
+    gains = {key: each.gains.get(metric, {}) for key, each in met.items()}
+    able = {key: own for key, own in gains.items() if any(g.low > 0 for g in own.values())}
+    return dict(zip(able, ranks(list(able.values()), _stronger), strict=True))
 
 
 def _stronger(one: Mapping[str, Number], other: Mapping[str, Number]) -> bool:

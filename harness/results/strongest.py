@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.api.errors import IntegrityError
 from harness.results.material import Group
 from harness.results.numbers import TOO_LARGE, combined, number, rounded
 from harness.results.view import Leak, Number
 from harness.rng import KeyedStream, board_key
-from harness.scoring.summary import ByImage, array
+from harness.scoring.summary import ByImage, Interval, array, mean_intervals
 from harness.scoring.verdict import ABSOLUTE
+from harness.store.record import RunRecord
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from harness.scoring.summary import Interval
-    from harness.store.record import RunRecord
-
-    Column = NDArray[np.float64]
+Column = NDArray[np.float64]
 
 LARGEST = 1e9
 """No metric has values beyond: decibels end at 120."""
@@ -125,8 +120,6 @@ def intervals(rows: Iterable[Cases]) -> Intervals:
 
     So the interval of one does not depend on which others there are.
     """
-    from harness.scoring.summary import mean_intervals
-
     by_length: dict[int, list[Worst]] = {}
     by_metric = (each for cases in rows for each in cases.values())
     for worst in (worst for each in by_metric for worst in each.values()):

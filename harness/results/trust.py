@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.results.view import Notice, Standing
+from harness.results.material import Group, Kept, Line, Reported
+from harness.results.view import CellView, Leak, Notice, Standing
 from harness.store.provenance import canonical_json
-
-if TYPE_CHECKING:
-    from harness.results.material import Group, Kept, Line, Reported
-    from harness.results.view import CellView, Leak
-    from harness.store.record import Used
+from harness.store.record import Used
 
 TO_KNOW = frozenset(
     {

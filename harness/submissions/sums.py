@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.api.errors import UsageError
 from harness.asking.request import parse_one, parse_stack
@@ -28,11 +28,7 @@ from harness.scoring.summary import (
     t_interval,
 )
 from harness.scoring.utility import Accuracy, Utility
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from harness.store.record import RunRecord
+from harness.store.record import RunRecord
 
 ROUNDED = 1e-5
 """Scores by image keep six digits: their sums may be off by this much of the largest of them."""
