@@ -112,10 +112,9 @@ class ControlReport(BaseModel, frozen=True, extra="forbid"):
 
 def direction(metric: str) -> Direction:
     """In which direction what a control asks for leaks more."""
-    known: dict[str, Direction] = {
-        spec.name: spec.leaks_more for spec in registry().specs("metrics")
-    }
-    return known.get(metric.removesuffix(ABSOLUTE), leaks_more(metric))
+    declared, name = registry().entries["metrics"], metric.removesuffix(ABSOLUTE)
+    found: Direction = declared[name].spec.leaks_more if name in declared else leaks_more(metric)
+    return found
 
 
 def run_controls(
@@ -181,9 +180,8 @@ def _results(
 def options_of(control: Control, attack: str) -> dict[str, Any]:
     """What is asked of `evaluate` for one control; if it looks at a metric, no other is scored."""
     metric = control.metric.removesuffix(ABSOLUTE)
-    known = {spec.name for spec in registry().specs("metrics")}
     return {
-        **({"metrics": metric} if metric in known else {}),
+        **({"metrics": metric} if metric in registry().entries["metrics"] else {}),
         **control.options,
         "defense": control.defense,
         "dataset": control.dataset,

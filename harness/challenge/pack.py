@@ -151,7 +151,9 @@ def _described(folder: Path) -> Description:
         described = Description.model_validate_json(text)
         edited = described.own_id != described.id
     except ValidationError as error:
-        raise UsageError(f"{path} does not describe a challenge: {_first(error)}.") from None
+        fault = error.errors(include_url=False, include_input=False)[0]
+        reason = ": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"])))
+        raise UsageError(f"{path} does not describe a challenge: {reason}.") from None
     except ValueError as error:  # a number or a character that JSON has no canonical text for
         raise UsageError(f"{path} does not describe a challenge: {error}.") from None
     if edited:
@@ -160,12 +162,6 @@ def _described(folder: Path) -> Description:
             "its owner."
         )
     return described
-
-
-def _first(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, fault["loc"]))
-    return f"{where}: {fault['msg']}" if where else fault["msg"]
 
 
 def _problem(tensors: Mapping[str, Tensor], described: Description) -> str | None:

@@ -8,7 +8,7 @@ minimum or mean of what that gives, averaged over all encodings.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -123,13 +123,10 @@ def placed(submission: Submission, truth: Truth) -> Matched:
 Compare = Callable[["Tensor", "Tensor"], "Tensor"]
 """Images and truth [m, c, h, w] in [0,1] to [m] float64."""
 
-LEAKS_MORE: dict[str, Literal["higher", "lower"]] = {
-    "max_ssim": "higher",
-    "mean_ssim": "higher",
-    "min_l2": "lower",
-    "max_l2": "lower",
-    "mean_l2": "lower",
-}
+
+def _leaks_more(measure: str) -> Literal["higher", "lower"]:
+    """Of a measure, or of what it is of: `ssim` or `l2`."""
+    return "higher" if measure.endswith("ssim") else "lower"
 
 
 def l2(images: Tensor, truth: Tensor) -> Tensor:
@@ -233,27 +230,17 @@ class ChallengeScore(BaseModel, frozen=True, extra="forbid"):
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """A submission in the order of the private images [n, c, h, w], or of the encodings."""
-
-    images: Tensor | None
-    decryptions: Tensor | None
-    found: int
-    guesses: int
-
-
 def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
     """Score a submission; UsageError for bad input, IntegrityError for a broken pack."""
     read = read_pack(pack)
     description, known = read.described, open_truth(truth, read)
     given = read_submission(submission, description)
-    answer = _answer(given, known, description)
+    answer, found, guesses = _answer(given, known, description)
     ssim, reason = _ssim(known, description)
-    nulls, notes = _nulls(known, description, answer.guesses)
+    nulls, notes = _nulls(known, description, guesses)
     compares: dict[str, Compare] = {"ssim": ssim.score} if ssim else {}
     compares["l2"] = l2
-    left = description.private - answer.found
+    left = description.private - found
     left_out = (
         f"{left} of {description.private} private images were not submitted: mean colour instead"
     )
@@ -263,22 +250,28 @@ def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
         kind="images" if answer.images is not None else "decryptions",
         encodings=description.rounds * description.private,
         targets=description.private,
-        found=answer.found,
-        matched=bool(answer.guesses),
+        found=found,
+        matched=bool(guesses),
         measures=_measures(answer, known, nulls, compares),
         privacy=_privacy(answer, known, nulls, compares),
         notes=(*reason, *notes, *([left_out] if left else [])),
     )
 
 
-def _answer(given: Submission, truth: Truth, description: Description) -> _Answer:
-    """The submission; a private image without one is the dataset's mean colour."""
+def _answer(
+    given: Submission, truth: Truth, description: Description
+) -> tuple[Submission, int, int]:
+    """The submission in the order of the private images, or of the encodings.
+
+    Beside it, of how many private images it has one, and how many of these only the truth could
+    place; a private image without one is the dataset's mean colour.
+    """
     if given.images is None:
-        return _Answer(None, given.decryptions, len(truth.images), 0)
+        return given, len(truth.images), 0
     matched = placed(given, truth)
     found = matched.found.view(-1, 1, 1, 1)
     images = matched.images.where(found, _colour(truth, description))
-    return _Answer(images, None, int(found.sum()), matched.unnamed)
+    return replace(given, images=images), int(found.sum()), matched.unnamed
 
 
 def _colour(truth: Truth, description: Description) -> Tensor:
@@ -319,7 +312,7 @@ def _nulls(truth: Truth, description: Description, guesses: int) -> tuple[Nulls,
 
 
 def _measures(
-    answer: _Answer, truth: Truth, nulls: Nulls, compares: Mapping[str, Compare]
+    answer: Submission, truth: Truth, nulls: Nulls, compares: Mapping[str, Compare]
 ) -> dict[str, Measure]:
     """The challenge's measures of the answer and of every null."""
     mixed = mixtures(truth)
@@ -344,13 +337,13 @@ def _measures(
 
 def _measure(name: str, value: float, nulls: dict[str, float]) -> Measure:
     """A measure beside the null that is best at it."""
-    direction = LEAKS_MORE[name]
+    direction = _leaks_more(name)
     best = (max if direction == "higher" else min)(nulls, key=lambda null: nulls[null])
     return Measure(value=value, leaks_more=direction, null=nulls[best], null_name=best, nulls=nulls)
 
 
 def _privacy(
-    answer: _Answer, truth: Truth, nulls: Nulls, compares: Mapping[str, Compare]
+    answer: Submission, truth: Truth, nulls: Nulls, compares: Mapping[str, Compare]
 ) -> dict[str, MetricScore]:
     """Image by image, each against its own private image."""
     images = answer.images
@@ -360,7 +353,7 @@ def _privacy(
         name: Values(
             attack=compare(images, truth.images).numpy(),
             nulls={n: compare(null, truth.images).numpy() for n, null in nulls.images.items()},
-            leaks_more="higher" if name == "ssim" else "lower",
+            leaks_more=_leaks_more(name),
         )
         for name, compare in compares.items()
     }

@@ -130,6 +130,8 @@ def draw_panel(root: Path, records: Sequence[RunRecord], path: Path, target: int
     """Draw one target across records, by default the one the first record recovers best."""
     import torch
 
+    from harness.drawing.plane import differing, written
+
     stored = [_read_images(root, record) for record in records]
     if not all(torch.equal(each.original, stored[0].original) for each in stored[1:]):
         raise UsageError(
@@ -140,7 +142,12 @@ def draw_panel(root: Path, records: Sequence[RunRecord], path: Path, target: int
         target = _chosen(stored[0])[0][1]
     if target >= min(len(each.recovered) for each in stored):
         raise UsageError(f"There is no target {target} in every one of these records.")
-    columns = [each.column(target, _difference(each.record, records)) for each in stored]
+    options = [_options(record) for record in records]
+    titles = ["\n".join(written(each, differing(options))) for each in options]
+    columns = [
+        each.column(target, title or each.record.id[:8])
+        for each, title in zip(stored, titles, strict=True)
+    ]
     panel(path, columns, f"{records[0].attack.name} on {records[0].dataset.name}, target {target}")
     return path
 
@@ -236,14 +243,6 @@ def _chosen(stored: Stored) -> list[tuple[str, int]]:
     random = stream.permutation(len(stored.recovered))[:RANDOM_COLUMNS].tolist()
     score = stored.record.privacy[name]
     return choose_targets(stored.scores[name].tolist(), score.leaks_more, random)
-
-
-def _difference(record: RunRecord, records: Sequence[RunRecord]) -> str:
-    """What sets a record apart: the options that differ among the records."""
-    from harness.drawing.plane import differing, written
-
-    names = differing([_options(each) for each in records])
-    return "\n".join(written(_options(record), names)) or record.id[:8]
 
 
 def _options(record: RunRecord) -> dict[str, Any]:

@@ -46,11 +46,8 @@ def _page(template: str, metrics: Sequence[str], **values: object) -> str:
         "default-src 'none'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'; "
         f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     )
-    page = environment.get_template(template)
-    return (
-        _squeezed(page.render(style=style, script=script, policy=policy, metrics=metrics, **values))
-        + "\n"
-    )
+    values |= {"style": style, "script": script, "policy": policy, "metrics": metrics}
+    return _squeezed(environment.get_template(template).render(values)) + "\n"
 
 
 def _environment() -> Environment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 from math import inf
 from typing import Any, TypeAlias
 
@@ -181,12 +181,11 @@ def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane |
 
 def front_of(view: BoardView) -> Plane | None:
     """The plane of the first track that has rows with ranks; None where no track has any."""
-    for track in view.tracks:
-        for metric in view.metrics:
-            if any(metric in row.rank for row in track.rows):
-                rows = sorted(track.rows, key=lambda row: (series_of(row.defense), row.defense))
-                plane = row_plane(track, rows, metric)
-                return plane and _headed(plane, view, track, metric)
+    for track, metric in product(view.tracks, view.metrics):
+        if any(metric in row.rank for row in track.rows):
+            rows = sorted(track.rows, key=lambda row: (series_of(row.defense), row.defense))
+            plane = row_plane(track, rows, metric)
+            return plane and _headed(plane, view, track, metric)
     return None
 
 

@@ -70,7 +70,8 @@ def _figure(plane: Plane) -> Figure:
     from matplotlib.figure import Figure
 
     entries = list(_entries(plane))
-    columns = _columns(entries)
+    longest = max(len(str(entry.get_label())) for entry in entries)
+    columns = min(len(entries), max(1, int(ACROSS / (HANDLE + longest * LETTER))))
     heading = fill(plane.heading, width=int(ACROSS / BOLD_LETTER))
     lines = heading.count("\n") + 2, -(-len(entries) // columns)
     height = BOTTOM + UP + sum(lines) * LINE + 2 * AIR
@@ -116,12 +117,6 @@ def _signs(plane: Plane) -> dict[str, tuple[str, str]]:
         name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
         for i, name in enumerate(plane.series)
     }
-
-
-def _columns(entries: Sequence[Line2D]) -> int:
-    """How many columns of the longest entry fit."""
-    longest = max(len(str(entry.get_label())) for entry in entries)
-    return min(len(entries), max(1, int(ACROSS / (HANDLE + longest * LETTER))))
 
 
 def _legend(axes: Axes, entries: Sequence[Line2D], columns: int) -> None:

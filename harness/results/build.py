@@ -114,12 +114,18 @@ def _row_view(
     own = [group for group in line.groups if group.origin in ("", line.origin)]
     flags = [*row_flags(line, cells, standing, leaked), *_seeds_missing(own)]
     learned = _learned((*line.groups, *line.beside))
+    accuracies = [number(u.accuracy, u.interval) for u in learned.values()]
+    references = [
+        None if u.reference_accuracy is None else number(u.reference_accuracy, u.reference_interval)
+        for u in learned.values()
+    ]
+    beside = zip(accuracies, references, strict=True)
     return RowView(
         track=line.track,
         defense=line.defense,
-        accuracy=_over_seeds(map(_accuracy, learned.values())),
-        reference=_over_seeds(map(_reference, learned.values())),
-        retained=_over_seeds(map(_retained, learned.values())),
+        accuracy=_over_seeds(accuracies),
+        reference=_over_seeds(references),
+        retained=_over_seeds(ratio(mean, bare) for mean, bare in beside if bare and bare.value),
         chance=rounded(fmean(each.chance for each in learned.values())) if learned else None,
         seeds=tuple(learned),
         leaks=leaked,
@@ -164,22 +170,6 @@ def _learned(groups: Sequence[Group]) -> dict[int, Utility]:
 def _over_seeds(values: Iterable[Number | None]) -> Number | None:
     found = [value for value in values if value]
     return combined(found) if found else None
-
-
-def _accuracy(utility: Utility) -> Number:
-    return number(utility.accuracy, utility.interval)
-
-
-def _reference(utility: Utility) -> Number | None:
-    if utility.reference_accuracy is None:
-        return None
-    return number(utility.reference_accuracy, utility.reference_interval)
-
-
-def _retained(utility: Utility) -> Number | None:
-    """Accuracy over that without protection."""
-    reference = _reference(utility)
-    return ratio(_accuracy(utility), reference) if reference and reference.value else None
 
 
 def _cell_view(group: Group, standing: Standing, metrics: Collection[str]) -> CellView:

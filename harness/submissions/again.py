@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from harness.api.errors import UsageError
 from harness.running.run import Observer, Run, check_machine, fingerprint
-from harness.scoring.summary import PROPORTION, MetricScore
+from harness.scoring.identification import Identification
+from harness.scoring.summary import PROPORTION, ByImage, Interval, MetricScore
 from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
 from harness.submissions.sums import shown
 
 if TYPE_CHECKING:
     from harness.running.rejudge import Rejudged
-    from harness.scoring.identification import Identification
-    from harness.scoring.summary import ByImage, Interval
     from harness.store.artifacts import Store
     from harness.store.record import RunRecord
     from harness.submissions.checks import Note

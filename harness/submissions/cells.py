@@ -64,12 +64,12 @@ def choose(what: str, kind: Kind | None, preset: str, known: Registry) -> Chosen
 
 
 def _kinds(names: list[str], known: Registry) -> list[Kind]:
+    attacks = {spec.name for spec in known.specs("attacks") if not spec.members}
     offered: dict[Kind, set[str]] = {
         "defense": {spec.name for spec in known.specs("defenses")},
-        "attack": {spec.name for spec in known.specs("attacks") if not spec.members},
+        "attack": attacks if len(names) == 1 else set(),
     }
-    fits = {"defense": True, "attack": len(names) == 1}
-    return [k for k, there in offered.items() if fits[k] and there.issuperset(names)]
+    return [kind for kind, there in offered.items() if there.issuperset(names)]
 
 
 def _neither(what: str, names: list[str], kind: Kind | None, known: Registry) -> str:
