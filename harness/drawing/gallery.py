@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from harness.api.errors import UsageError
+from harness.drawing.plane import differing, written
 from harness.drawing.png import FAINT, FRAME, INK, as_png
+from harness.rng import KeyedStream, board_key
 from harness.scoring.verdict import main_metric
 from harness.store.paths import write_atomically
+from harness.store.record import Records, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from harness.boards.folder import BoardFolder
     from harness.scoring.matching import Nulls
     from harness.store import Artifact, Store
-    from harness.store.record import RunRecord
 
     Image = NDArray[np.floating[Any]]
 
@@ -104,8 +106,6 @@ def draw_gallery(root: Path, record: RunRecord) -> Path | None:
 
     None where nothing was judged, or what was judged are no images.
     """
-    from harness.store.record import Records
-
     if "judge" not in record.artifacts or main_metric(record.privacy) is None:
         return None
     stored = read_stored(root, record)
@@ -129,8 +129,6 @@ def keep_gallery(root: Path, folder: BoardFolder | None, record: RunRecord) -> N
 def draw_panel(root: Path, records: Sequence[RunRecord], path: Path, target: int | None) -> Path:
     """Draw one target across records, by default the one the first record recovers best."""
     import torch
-
-    from harness.drawing.plane import differing, written
 
     stored = [_read_images(root, record) for record in records]
     if not all(torch.equal(each.original, stored[0].original) for each in stored[1:]):
@@ -235,8 +233,6 @@ def _guess(record: RunRecord, nulls: Nulls) -> Tensor:
 
 def _chosen(stored: Stored) -> list[tuple[str, int]]:
     """The columns of a gallery; the random ones are drawn by the seed."""
-    from harness.rng import KeyedStream, board_key
-
     name = main_metric(stored.record.privacy)
     assert name is not None
     stream = KeyedStream(board_key(stored.record.request.seed)).stream(what="gallery")
