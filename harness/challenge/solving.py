@@ -46,7 +46,9 @@ def solve(
     the same command on the same pack only writes it again. CellFailed where the attack cannot be
     run on this pack, or fails.
     """
-    _check_place(out)
+    with disk_errors(out):
+        if out.is_dir() or not out.resolve().parent.is_dir():
+            raise UsageError(f"{out} cannot be written: it is a folder, or lies in none.")
     if registry().attack(parse_one(attack).name).members:
         raise UsageError(f"'{attack}' is many attacks; name one of them.")
     pack = read_pack(folder)
@@ -64,12 +66,6 @@ def solve(
         found = run(AttackStage(run.cell, plan)).reconstruction
     write_atomically(out.resolve(), save(_tensors(found, pack.described)))
     return found.diagnostics
-
-
-def _check_place(out: Path) -> None:
-    with disk_errors(out):
-        if out.is_dir() or not out.resolve().parent.is_dir():
-            raise UsageError(f"{out} cannot be written: it is a folder, or lies in none.")
 
 
 def _run(pack: Pack, attack: str, observer: Observer, options: dict[str, Any]) -> Run:
