@@ -118,40 +118,17 @@ class Registry:
         """Where a plugin was declared."""
         return self._find(kind, name).origin
 
-    def defense(self, name: str) -> DefenseSpec:
-        """A defense's declaration; UsageError with the nearest name if there is none."""
-        spec: DefenseSpec = self._find("defenses", name).spec
-        return spec
+    def spec(self, kind: str, name: str) -> Any:
+        """A plugin's declaration; UsageError with the nearest name if there is none."""
+        return self._find(kind, name).spec
 
-    def attack(self, name: str) -> AttackSpec:
-        """An attack's declaration."""
-        spec: AttackSpec = self._find("attacks", name).spec
-        return spec
+    def build(self, kind: str, name: str, argument: Any) -> Any:
+        """A plugin at work: its class, given a config or a metric's scene.
 
-    def dataset(self, name: str) -> DatasetSpec:
-        """A dataset's declaration."""
-        spec: DatasetSpec = self._find("datasets", name).spec
-        return spec
-
-    def metric(self, name: str) -> MetricSpec:
-        """A metric's declaration."""
-        spec: MetricSpec = self._find("metrics", name).spec
-        return spec
-
-    def victim(self, name: str) -> VictimSpec:
-        """A victim's declaration."""
-        spec: VictimSpec = self._find("victims", name).spec
-        return spec
-
-    def space(self, name: str) -> SpaceSpec:
-        """A space's declaration."""
-        spec: SpaceSpec = self._find("spaces", name).spec
-        return spec
-
-    def threat_model(self, name: str) -> ThreatModel:
-        """A threat model."""
-        model: ThreatModel = self._find("threat_models", name).spec
-        return model
+        PluginError where the class cannot be loaded.
+        """
+        entry = self._find(kind, name)
+        return load_factory(entry.spec, entry.origin)(argument)
 
     def specs(self, kind: str) -> list[Any]:
         """All declarations of one kind, by name."""

@@ -49,7 +49,7 @@ def solve(
     run on this pack, or fails.
     """
     _check_place(out)
-    if registry().attack(parse_one(attack).name).members:
+    if registry().spec("attacks", parse_one(attack).name).members:
         raise UsageError(f"'{attack}' is many attacks; name one of them.")
     pack = read_pack(folder)
     run = _run(pack, attack, observer, options)

@@ -73,7 +73,7 @@ def _wish(dataset: str, min_accuracy: float, attacker: str, metric: str | None) 
     from harness.api.errors import UsageError
     from harness.asking.registry import registry
 
-    model = registry().threat_model(attacker)
+    model = registry().spec("threat_models", attacker)
     if not model.ranked:
         raise UsageError(f"'{attacker}' is handed the truth: no defense holds against it.")
     return Wish(dataset, min_accuracy, attacker, frozenset(map(str, model.grants)), metric)

@@ -94,7 +94,7 @@ def _of_board(
     if attacks or every or options:
         raise UsageError("A board says which attacks it has, and how: --board stands alone.")
     texts = list(dict.fromkeys(cell.request.attack for cell in cells_of(folder.board)))
-    specs = {text: registry().attack(parse_one(text).name) for text in texts}
+    specs = {text: registry().spec("attacks", parse_one(text).name) for text in texts}
     declared = [text for text in texts if specs[text].controls]
     fixed = {k: v for k, v in folder.board.options.items() if k in ASKED}
     return declared, [text for text in texts if text not in declared], fixed

@@ -27,7 +27,7 @@ from harness.api.release import Release
 from harness.api.specs import Spec
 from harness.api.view import Budget
 from harness.asking.plan import AttackPlan, Cell, plan
-from harness.asking.registry import Registry, load_factory, registry
+from harness.asking.registry import Registry, registry
 from harness.asking.request import make_request
 from harness.assets.lookup import folder as asset_folder
 from harness.assets.lookup import locate
@@ -316,9 +316,8 @@ class Run:
 
     def build(self, kind: str, spec: Spec, argument: Any) -> Any:
         """A plugin at work."""
-        factory = load_factory(spec, self.registry.origin(kind, spec.name))
         with plugin_boundary(spec.name):
-            return factory(argument)
+            return self.registry.build(kind, spec.name, argument)
 
     @contextmanager
     def watched(self, label: str) -> Iterator[Progress]:

@@ -32,8 +32,7 @@ from harness.api import (
     View,
 )
 from harness.api.release import Encoder
-from harness.api.specs import Spec
-from harness.asking.registry import load_factory, registry
+from harness.asking.registry import registry
 from harness.rng import KeyedStream
 from harness.sandbox.rebuilding import plain, restore, restore_encoder
 from harness.store.artifacts import save_tensors
@@ -167,26 +166,26 @@ def _encoder(frame: Frame) -> Encoder:
     named = frame.encoder
     if named is None:
         return Encoder("none", Config(), lambda own, _public, _rng: plain(own, frame.classes))
-    defense: EncodingDefense[Any] = _built("defenses", registry().defense(named.name), named)
+    defense: EncodingDefense[Any] = _built("defenses", named)
     return Encoder(named.name, defense.config, defense.encode)
 
 
 def _module(frame: Frame, state: dict[str, Tensor], *, cut: bool) -> nn.Module:
     """The victim, or its part up to the cut, with released weights, in evaluation mode."""
     assert frame.victim is not None
-    victim = _built("victims", registry().victim(frame.victim.name), frame.victim)
+    victim = _built("victims", frame.victim)
     rebuild = restore_encoder if cut else restore
     return rebuild(victim, frame.input_shape, frame.classes, state).to(frame.device)
 
 
 def _attack(frame: Frame) -> Attack[Any]:
-    attack: Attack[Any] = _built("attacks", registry().attack(frame.attack.name), frame.attack)
+    attack: Attack[Any] = _built("attacks", frame.attack)
     return attack
 
 
-def _built(kind: str, spec: Spec, named: Named) -> Any:
-    factory = load_factory(spec, registry().origin(kind, spec.name))
-    return factory(spec.config.model_validate(named.config))
+def _built(kind: str, named: Named) -> Any:
+    config = registry().spec(kind, named.name).config.model_validate(named.config)
+    return registry().build(kind, named.name, config)
 
 
 def share(job: Mapping[str, Any], progress: Progress) -> None:

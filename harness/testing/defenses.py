@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.api import CellFailed, HarnessError, Recipe, Release, ReleaseKind, Samples, Stage
-from harness.asking.request import parse_one, resolve
+from harness.asking.plan import resolved
 from harness.rng import Axis, KeyedStream, derive
 from harness.running.samples import Space, standardised
 from harness.running.train import learning
@@ -152,8 +152,7 @@ def _every_image_is_primary(sources: Tensor) -> None:
 
 def trains(subject: Subject) -> str:
     """The recipe stays one, and a model is trained to the end under the defense."""
-    chosen = parse_one(VICTIM)
-    recipe = subject.build().adapt(resolve(known().victim(chosen.name), chosen, "quick").config)
+    recipe = subject.build().adapt(resolved("victims", VICTIM, "quick", known()).config)
     if not isinstance(recipe, Recipe):
         raise Violation(f"adapt returned {type(recipe).__name__}; wanted the recipe it was given")
     features = release_of(subject).tensors["features"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from harness.api import AssetFolder, Metric, MetricSpec, Samples, Scene
-from harness.asking.registry import load_factory
+from harness.asking.registry import registry
 from harness.testing.datasets import CASES, Kit, KitConfig
 from harness.testing.subject import Subject, Unanswered, Violation
 from harness.testing.watch import forgetful, same, unmoved, untouched
@@ -32,7 +32,7 @@ class Scorer:
             classes=len(held.classes),
         )
         self.truth = own.images
-        self.metric: Metric = load_factory(subject.spec, subject.origin)(scene)
+        self.metric: Metric = registry().build("metrics", subject.name, scene)
         reason = self.metric.unavailable(tuple(self.truth.shape[1:]))
         if reason:
             raise Unanswered(reason)
