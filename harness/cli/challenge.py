@@ -14,6 +14,7 @@ from harness.cli.options import (
     epilog,
     given,
     json_option,
+    print_answer,
     quiet_option,
     request_option,
     request_options,
@@ -200,11 +201,6 @@ def solve(pack: Path, attack: str, out: Path, quiet: bool, as_json: bool, **opti
 
     with Bars(quiet=quiet or as_json) as watching:
         diagnostics = run(pack, attack, out, watching, **given(options))
-    if as_json:
-        import json
-
-        click.echo(json.dumps({"submission": str(out), "diagnostics": dict(diagnostics)}))
-        return
-    click.echo(f"submission  {out}")
-    for name, value in diagnostics.items():
-        click.echo(f"  {name:<28} {value:.4g}")
+    lines = (f"  {name:<28} {value:.4g}" for name, value in diagnostics.items())
+    values = {"submission": str(out), "diagnostics": dict(diagnostics)}
+    print_answer(as_json, values, [f"submission  {out}", *lines])

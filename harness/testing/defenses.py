@@ -189,8 +189,8 @@ def _encoding(subject: Subject) -> Callable[[KeyedStream], dict[str, Tensor]]:
 
     def encode(stream: KeyedStream) -> dict[str, Tensor]:
         made = defense.encode(private, public, stream)
-        kept = {"weights": made.secrets.weights, "sources": made.secrets.sources}
-        return {"images": made.images, **kept}
+        weights, sources = made.secrets.weights, made.secrets.sources
+        return {"images": made.images, "weights": weights, "sources": sources}
 
     return encode
 
@@ -247,12 +247,8 @@ def protects_and_forgets(subject: Subject) -> str:
 
 def encodes_on_any_device(subject: Subject) -> str:
     """It works on the device of its images."""
-
-    def encode() -> object:
-        private, public = images(subject)
-        return subject.build().encode(on_meta(private), on_meta(public), KeyedStream(KEY))
-
-    return disciplined(subject, encode)
+    private, public = map(on_meta, images(subject))
+    return disciplined(subject, lambda: subject.build().encode(private, public, KeyedStream(KEY)))
 
 
 def trains_on_any_device(subject: Subject) -> str:
