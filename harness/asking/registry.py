@@ -344,9 +344,10 @@ def registry() -> Registry:
 
 def load_factory(spec: Spec, origin: Origin) -> type[Any]:
     """Import the class that does a plugin's work; PluginError names the culprit."""
-    module, _, name = spec.factory.partition(":")
+    from pkgutil import resolve_name
+
     try:
-        factory: type[Any] = getattr(__import__(module, fromlist=[name]), name)
+        factory: type[Any] = resolve_name(spec.factory)
     except (Exception, SystemExit) as error:  # a stranger's import may raise anything
         raise PluginError(
             f"{origin}: '{spec.name}' cannot be loaded from {spec.factory}: "
