@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ASKED = ("preset", "seed", "device", "threads")
 """Options of `evaluate` that are common to all cells of a control."""
 
+SIGNS = {"higher": "≥ ", "lower": "≤ ", None: ""}
+
 
 @click.command(
     "control",
@@ -150,7 +152,7 @@ def _table(results: tuple[ControlResult, ...]) -> Table:
             place(result.control),
             result.control.metric,
             _reached(result),
-            _wanted(result),
+            f"{SIGNS[result.leaks_more]}{result.control.at_least:g}",
             _outcome(result),
             result.record[:12] or "–",
         )
@@ -163,11 +165,6 @@ def _reached(result: ControlResult) -> str:
         return "–"
     interval = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
     return f"{result.reached:.4g}{interval}"
-
-
-def _wanted(result: ControlResult) -> str:
-    sign = {"higher": "≥ ", "lower": "≤ ", None: ""}[result.leaks_more]
-    return f"{sign}{result.control.at_least:g}"
 
 
 def _outcome(result: ControlResult) -> str:

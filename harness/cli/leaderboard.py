@@ -58,15 +58,14 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
 
 def _indexed(built: Sequence[tuple[Path, BoardView]]) -> list[Path]:
     """Write the index over all boards below leaderboards/, if one of these lies there."""
-    from harness.boards.folder import every_board
+    from harness.boards.folder import BOARDS, every_board
     from harness.drawing.publishing import index_of, write
 
     known = {path.resolve(): view for path, view in built}
-    root = _root().resolve()
-    if root not in {path.parent for path in known}:
+    if BOARDS.resolve() not in {path.parent for path in known}:
         return []
     views = [known.get(each.path.resolve()) or _view(each) for each in every_board()]
-    return write(_root(), index_of(views))
+    return write(BOARDS, index_of(views))
 
 
 def _folders(boards: tuple[str, ...]) -> list[BoardFolder]:
@@ -74,12 +73,6 @@ def _folders(boards: tuple[str, ...]) -> list[BoardFolder]:
     from harness.boards.folder import every_board, find_board
 
     return [find_board(name) for name in boards] if boards else every_board()
-
-
-def _root() -> Path:
-    from harness.boards.folder import BOARDS
-
-    return BOARDS
 
 
 def _view(folder: BoardFolder) -> BoardView:
@@ -110,12 +103,13 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     the board froze, and sum up its own scores. Exits 3 and lists what does not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
+    from harness.boards.folder import BOARDS
     from harness.drawing.publishing import checked, checked_index
 
     found = [checked(folder) for folder in _folders(boards)]
     reports = [report for report, _ in found]
     if not boards:
-        reports.append(checked_index(_root(), [view for _, view in found]))
+        reports.append(checked_index(BOARDS, [view for _, view in found]))
     wrong = any(report.wrong(complete) for report in reports)
     if as_json:
         print_json([asdict(report) for report in reports])
