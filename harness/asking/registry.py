@@ -178,7 +178,7 @@ def _faults(kind: str, spec: Any, origin: Origin) -> Iterator[str]:
     if isinstance(spec, Spec):
         own = origin.distribution == OWN_DISTRIBUTION
         presets = () if own else (_preset_faults,)
-        for faults in (_class_faults, *presets, _stage_faults, _attack_faults):
+        for faults in (_class_faults, *presets, _attack_faults):
             yield from (f"'{spec.name}': {fault}" for fault in faults(spec))
 
 
@@ -188,6 +188,9 @@ def _class_faults(spec: Spec) -> Iterator[str]:
         yield f"factory must read 'package.module:Class'; it reads '{spec.factory}'"
     if not (isinstance(spec.config, type) and issubclass(spec.config, BaseModel)):
         yield f"config must be a pydantic model class; it is {spec.config!r}"
+    # A defense at no stage would be left out of its stack in silence.
+    if isinstance(spec, DefenseSpec) and spec.stage not in set(Stage):
+        yield f"stage must be one of {', '.join(Stage)}; it is {spec.stage!r}"
 
 
 def _preset_faults(spec: Spec) -> Iterator[str]:
@@ -198,12 +201,6 @@ def _preset_faults(spec: Spec) -> Iterator[str]:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             yield f"preset '{name}' does not fit its config: {where}: {first['msg']}"
-
-
-def _stage_faults(spec: Spec) -> Iterator[str]:
-    """A defense at no stage would be left out of its stack in silence."""
-    if isinstance(spec, DefenseSpec) and spec.stage not in set(Stage):
-        yield f"stage must be one of {', '.join(Stage)}; it is {spec.stage!r}"
 
 
 def _attack_faults(spec: Spec) -> Iterator[str]:

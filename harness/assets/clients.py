@@ -37,10 +37,8 @@ def _bytes_below(folder: Path) -> int:
     for base, _, names in os.walk(folder):
         for name in names:
             # A client moves its files about while they are counted.
-            try:
+            with suppress(FileNotFoundError):
                 total += (Path(base) / name).stat().st_size
-            except FileNotFoundError:
-                continue
     return total
 
 

@@ -82,17 +82,6 @@ def mismatch(file: AssetFile, folder: Path) -> str:
     return "" if found == file.digest else f"{file.name}: expected {file.digest}, found {found}"
 
 
-def _stamp(file: AssetFile, folder: Path) -> Stamp:
-    path = folder / file.name
-    state = path.stat()
-    return {
-        "path": str(path),
-        "digest": file.digest,
-        "bytes": state.st_size,
-        "mtime_ns": state.st_mtime_ns,
-    }
-
-
 def _remembered(memory: Path) -> dict[str, Stamp]:
     try:
         known = json.loads(memory.read_text())
@@ -122,7 +111,13 @@ def check(asset: Asset, folder: Path, memory: Path) -> str:
     for file in asset.files:
         if not (folder / file.name).is_file():
             return mismatch(file, folder)
-        stamp = _stamp(file, folder)
+        state = (folder / file.name).stat()
+        stamp: Stamp = {
+            "path": str(folder / file.name),
+            "digest": file.digest,
+            "bytes": state.st_size,
+            "mtime_ns": state.st_mtime_ns,
+        }
         if known.get(file.name) != stamp and (bad := mismatch(file, folder)):
             return bad
         stamps[file.name] = stamp

@@ -91,16 +91,14 @@ def _assets() -> list[Finding]:
 
     findings = []
     for name, asset in sorted(registry().assets().items()):
+        ok, message = True, "here and verified"
         try:
             locate(asset, cache_root())
         except AssetUnavailable:
-            findings.append(
-                Finding(f"asset {name}", True, f"not here: harness assets fetch {name}")
-            )
+            message = f"not here: harness assets fetch {name}"
         except IntegrityError as error:
-            findings.append(Finding(f"asset {name}", False, str(error)))
-        else:
-            findings.append(Finding(f"asset {name}", True, "here and verified"))
+            ok, message = False, str(error)
+        findings.append(Finding(f"asset {name}", ok, message))
     return findings
 
 

@@ -134,20 +134,15 @@ def encodes(subject: Subject) -> str:
     with untouched(**{"private images": private.images, "public images": public.images}):
         subject.build().encode(private, public, KeyedStream(KEY))
     release = release_of(subject)
-    _every_image_is_primary(release.secrets["sources"])
-    if subject.spec.hides_signs and MASKS not in release.secrets:
-        raise Violation("it declares hides_signs and keeps no `masks` among its secrets")
-    return f"encodings {list(release.tensors['encodings'].shape)} float32"
-
-
-def _every_image_is_primary(sources: Tensor) -> None:
-    """Rows [rounds, n, k]; each private image is the first of one row in each round."""
-    primary = sources[..., 0].sort(dim=1).values
+    primary = release.secrets["sources"][..., 0].sort(dim=1).values
     if not bool((primary == torch.arange(primary.shape[1])).all()):
         raise Violation(
             "a round does not have each private image as the first source of one encoding",
             "put the image that a row is the encoding of first in its `sources`",
         )
+    if subject.spec.hides_signs and MASKS not in release.secrets:
+        raise Violation("it declares hides_signs and keeps no `masks` among its secrets")
+    return f"encodings {list(release.tensors['encodings'].shape)} float32"
 
 
 def trains(subject: Subject) -> str:
