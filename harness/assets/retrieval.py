@@ -92,14 +92,6 @@ def _download_all(source: Source, work: Path, progress: Progress) -> Path:
     return together
 
 
-def _arrive(source: Source, work: Path, progress: Progress) -> Path:
-    if source.kind == "url":
-        return _download_all(source, work, progress)
-    folder = work / source.kind
-    folder.mkdir()
-    return CLIENTS[source.kind](source, folder, progress)
-
-
 def _check_arrived(asset: Asset, source: Source, arrived: Path) -> None:
     if source.digest is None or arrived.is_dir():
         return
@@ -133,7 +125,12 @@ def _unpack(asset: Asset, source: Source, arrived: Path, folder: Path) -> None:
 def _take(asset: Asset, source: Source, place: Place, progress: Progress) -> None:
     """From one source to verified files in place."""
     _sweep(place.work)
-    arrived = _arrive(source, place.work, progress)
+    if source.kind == "url":
+        arrived = _download_all(source, place.work, progress)
+    else:
+        folder = place.work / source.kind
+        folder.mkdir()
+        arrived = CLIENTS[source.kind](source, folder, progress)
     _check_arrived(asset, source, arrived)
     unpacked = place.work / "unpacked"
     unpacked.mkdir()

@@ -106,7 +106,17 @@ def fetch(names: tuple[str, ...], force: bool, as_json: bool) -> None:
             reports.append(fetch_asset(asset, cache_root(), progress, force))
         if not as_json:
             _print_report(reports[-1])
-    print_answer(as_json, [_as_json(report) for report in reports], ())
+    values = [
+        {
+            "name": report.asset,
+            "folder": str(report.folder),
+            "source": report.source,
+            "skipped": [asdict(skipped) for skipped in report.skipped],
+            "seconds": round(report.seconds, 3),
+        }
+        for report in reports
+    ]
+    print_answer(as_json, values, ())
 
 
 @contextmanager
@@ -127,13 +137,3 @@ def _print_report(report: FetchReport) -> None:
         click.echo(f"{report.asset}: skipped {skipped}", err=True)
     how = f"from {report.source} in {report.seconds:.0f} s" if report.source else "already here"
     click.echo(f"{report.asset}: {how}, verified, {report.folder}")
-
-
-def _as_json(report: FetchReport) -> dict[str, object]:
-    return {
-        "name": report.asset,
-        "folder": str(report.folder),
-        "source": report.source,
-        "skipped": [asdict(skipped) for skipped in report.skipped],
-        "seconds": round(report.seconds, 3),
-    }

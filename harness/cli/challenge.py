@@ -147,18 +147,14 @@ def _print_score(found: ChallengeScore) -> None:
 
     from harness.cli.report import output
 
-    console = output()
-    console.print(Text(_heading(found), style="bold"))
+    console, how = output(), "matched by the truth" if found.matched else "as named"
+    heading = f"{found.found} of {found.targets} private images, {how}; {found.encodings} encodings"
+    if found.kind == "decryptions":
+        heading = f"{found.encodings} decryptions"
+    console.print(Text(heading, style="bold"))
     console.print(_table(found))
     for note in found.notes:
         console.print(Text(note, style="dim"), soft_wrap=True)
-
-
-def _heading(found: ChallengeScore) -> str:
-    if found.kind == "decryptions":
-        return f"{found.encodings} decryptions"
-    how = "matched by the truth" if found.matched else "as named"
-    return f"{found.found} of {found.targets} private images, {how}; {found.encodings} encodings"
 
 
 def _table(found: ChallengeScore) -> Table:

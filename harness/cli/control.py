@@ -148,23 +148,17 @@ def _table(results: tuple[ControlResult, ...]) -> Table:
 
     table = table_of("cell", "metric", "reached", "wanted", "control", "record")
     for result in results:
+        interval = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
         row = (
             place(result.control),
             result.control.metric,
-            _reached(result),
+            "–" if result.reached is None else f"{result.reached:.4g}{interval}",
             f"{SIGNS[result.leaks_more]}{result.control.at_least:g}",
             _outcome(result),
             result.record[:12] or "–",
         )
         table.add_row(*map(Text, row))
     return table
-
-
-def _reached(result: ControlResult) -> str:
-    if result.reached is None:
-        return "–"
-    interval = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
-    return f"{result.reached:.4g}{interval}"
 
 
 def _outcome(result: ControlResult) -> str:

@@ -43,6 +43,7 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     What is right already is left alone.
     """
     from harness.drawing.publishing import files_of, write
+    from harness.results.numbers import counted
 
     views = [(folder.path, _view(folder)) for folder in _folders(boards)]
     written = [path for place, view in views for path in write(place, files_of(view))]
@@ -53,7 +54,11 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     for path in written:
         click.echo(f"wrote {path}")
     for _, view in views:
-        click.echo(f"{view.name}: {_summary(view)}")
+        ranked = sum(bool(row.rank) for row in view.rows)
+        click.echo(
+            f"{view.name}: {counted(view.records, 'record')}, {counted(len(view.rows), 'row')}, "
+            f"{ranked} ranked, {counted(view.missing, 'cell')} missing"
+        )
 
 
 def _indexed(built: Sequence[tuple[Path, BoardView]]) -> list[Path]:
@@ -80,14 +85,6 @@ def _view(folder: BoardFolder) -> BoardView:
     from harness.results.material import gathered
 
     return board_view(gathered(folder))
-
-
-def _summary(view: BoardView) -> str:
-    from harness.results.numbers import counted
-
-    ranked = sum(bool(row.rank) for row in view.rows)
-    told = [counted(view.records, "record"), counted(len(view.rows), "row"), f"{ranked} ranked"]
-    return ", ".join([*told, f"{counted(view.missing, 'cell')} missing"])
 
 
 @command.command(

@@ -161,13 +161,6 @@ def protects(subject: Subject) -> str:
     given = gradients()
     with untouched(**given):
         got = subject.build().protect(given, KeyedStream(KEY))
-    _require_alike(given, got)
-    release = release_of(subject)
-    count = sum(name.startswith("gradients.") for name in release.tensors)
-    return f"gradients of {count} parameters"
-
-
-def _require_alike(given: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> None:
     for name, gradient in given.items():
         found = got.get(name)
         if found is None or (found.shape, found.dtype) != (gradient.shape, gradient.dtype):
@@ -175,6 +168,9 @@ def _require_alike(given: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> No
             raise Violation(f"'{name}' {list(gradient.shape)} float32 comes back as {what}")
         if not bool(found.isfinite().all()):
             raise Violation(f"'{name}' comes back with values that are not finite")
+    release = release_of(subject)
+    count = sum(name.startswith("gradients.") for name in release.tensors)
+    return f"gradients of {count} parameters"
 
 
 def _encoding(subject: Subject) -> Callable[[KeyedStream], dict[str, Tensor]]:

@@ -86,8 +86,7 @@ class Report:
 
     def values(self) -> dict[str, Any]:
         """As JSON values."""
-        results = [asdict(result) for result in self.results]
-        return {**asdict(self), "results": results, "passed": self.passed}
+        return {**asdict(self), "passed": self.passed}
 
 
 def examine(
