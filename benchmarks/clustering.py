@@ -32,7 +32,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from harness.api import Budget, Channel, Encoder, Samples, View
-from harness.asking.registry import load_factory, registry
+from harness.asking.registry import registry
 from harness.assets.lookup import folder
 from harness.rng import KeyedStream, board_key
 from harness.scoring.clusters import ClusterFacts, cluster_findings
@@ -67,8 +67,8 @@ def stream(**axes: str | int) -> KeyedStream:
 def view_of(n: int, learned: Path | None) -> tuple[View, Samples]:
     """`n` private images in 50 rounds, and these; the networks are given if they are `learned`."""
     known = registry()
-    spec = known.dataset("fashion")
-    dataset = load_factory(spec, known.origin("datasets", "fashion"))(spec.config())
+    spec = known.spec("datasets", "fashion")
+    dataset = known.build("datasets", "fashion", spec.config())
     collection = dataset.load(folder(spec.assets, cache_root()))
     order = stream(use="images").permutation(len(collection.train))
 

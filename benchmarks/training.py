@@ -30,7 +30,7 @@ from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import Config, Recipe, Stage
-from harness.asking.registry import load_factory, registry
+from harness.asking.registry import registry
 from harness.asking.request import parse_one, resolve
 from harness.assets.lookup import folder
 from harness.rng import KeyedStream
@@ -79,13 +79,13 @@ def plugin(kind: str, text: str) -> Any:
     known, choice = registry(), parse_one(text)
     spec = known.entries[kind][choice.name].spec
     config = resolve(spec, choice, "quick").config
-    return load_factory(spec, known.origin(kind, choice.name))(config)
+    return known.build(kind, choice.name, config)
 
 
 def guarded(text: str) -> Stack:
     """A stack of one defense that acts on gradients or on the training."""
     one = (text, plugin("defenses", text))
-    spec = registry().defense(parse_one(text).name)
+    spec = registry().spec("defenses", parse_one(text).name)
     return Stack(gradient=(one,)) if spec.stage is Stage.GRADIENT else Stack(training=(one,))
 
 

@@ -12,11 +12,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from harness.api.errors import AssetUnavailable, IntegrityError, UsageError, nearest
-from harness.api.specs import AttackSpec, Control
+from harness.api.specs import Control
 from harness.asking import PresetName
-from harness.asking.plan import plan
+from harness.asking.plan import plan, resolved
 from harness.asking.registry import registry
-from harness.asking.request import Resolved, make_request, parse_one, resolve
+from harness.asking.request import Resolved, make_request
 from harness.running.run import Observer, Run, equip
 from harness.scoring.findings import Finding, leaks_more
 from harness.scoring.identification import Identification
@@ -148,11 +148,9 @@ def run_controls(
 
 def controlled(text: str, preset: str = "quick") -> Resolved:
     """The attack that `text` selects; UsageError if there is none, or none with a control."""
-    selection = parse_one(text)
-    spec: AttackSpec = registry().attack(selection.name)
-    attack = resolve(spec, selection, preset)
-    if not spec.controls:
-        raise UsageError(f"'{spec.name}' declares no control: nothing says what it must break.")
+    attack = resolved("attacks", text, preset, registry())
+    if not attack.spec.controls:
+        raise UsageError(f"'{attack.name}' declares no control: nothing says what it must break.")
     return attack
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ThreatModel
 from harness.api.specs import AttackSpec, Control, Spec, Stage
-from harness.asking.registry import KINDS, Registered, load_factory, registry
+from harness.asking.plan import resolved
+from harness.asking.registry import KINDS, Registered, registry
 from harness.asking.request import Resolved, parse_one, resolve
 from harness.rng import KeyedStream, board_key, owner_key
 from harness.store import cache_root
@@ -117,33 +118,30 @@ def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict
     The images are the first of those that `evaluate` draws with this seed, standardised. Raises
     CellFailed where the dataset's or the defense's plugin fails at it.
     """
-    defense, chosen = _encoding_defense(text), parse_one(dataset)
-    source = resolve(registry().dataset(chosen.name), chosen, "standard")
+    defense, known = _encoding_defense(text), registry()
+    source = resolved("datasets", dataset, "standard", known)
     from harness.assets import folder
     from harness.running.load import SplitSizes, load
     from harness.running.stage import plugin_boundary  # torch, once the question makes sense
 
     assets = folder(source.spec.assets, cache_root())
     with plugin_boundary(source.name):
-        collection = _built("datasets", source).load(assets)
+        collection = known.build("datasets", source.name, source.config).load(assets)
     sizes = SplitSizes(private=min(count or ANALYSED, len(collection.train)), public=0, test=0)
     splits = load(collection, None, sizes, KeyedStream(board_key(seed)).stream(stage="load"))
     private = splits.private.standardised(splits.scale)
     stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")
     with plugin_boundary(defense.name):
-        return [asdict(table) for table in _built("defenses", defense).analyse(private, stream)]
+        built = known.build("defenses", defense.name, defense.config)
+        return [asdict(table) for table in built.analyse(private, stream)]
 
 
 def _encoding_defense(text: str) -> Resolved:
-    selection = parse_one(text)
-    if selection.name not in registry().entries["defenses"]:
+    if parse_one(text).name not in registry().entries["defenses"]:
         raise UsageError(f"Only a defense can be analysed on a dataset; '{text}' is none.")
-    spec = registry().defense(selection.name)
-    if spec.stage is not Stage.ENCODING:
-        raise UsageError(f"'{text}' works on {spec.stage}: it has no theory of images to print.")
-    return resolve(spec, selection, "standard")
-
-
-def _built(kind: str, resolved: Resolved) -> Any:
-    known = registry()
-    return load_factory(resolved.spec, known.origin(kind, resolved.name))(resolved.config)
+    defense = resolved("defenses", text, "standard", registry())
+    if defense.spec.stage is not Stage.ENCODING:
+        raise UsageError(
+            f"'{text}' works on {defense.spec.stage}: it has no theory of images to print."
+        )
+    return defense

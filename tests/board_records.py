@@ -183,7 +183,7 @@ def reached(attack: str, value: float = 99.0) -> tuple[ControlResult, ...]:
             passed=value >= control.at_least,
             status="ok",
         )
-        for control in registry().attack(attack).controls
+        for control in registry().spec("attacks", attack).controls
     )
 
 

@@ -1,115 +1,60 @@
 """All that a plugin author imports. Needs no torch to import."""
 
-from harness.api.assets import Asset, AssetFile, AssetFolder, Source
-from harness.api.data import Collection, Samples, Scale, Splits
-from harness.api.errors import (
-    AssetUnavailable,
-    CellFailed,
-    ChannelNotGranted,
-    HarnessError,
-    IntegrityError,
-    NotApplicable,
-    PluginError,
-    UsageError,
-)
-from harness.api.hooks import hookimpl
-from harness.api.knowledge import Channel, ReleaseKind, ThreatModel
-from harness.api.plugins import (
-    Attack,
-    BatchSize,
-    Config,
-    Cut,
-    Dataset,
-    Decay,
-    EncodingDefense,
-    Epochs,
-    GradientDefense,
-    Loader,
-    Metric,
-    Optimizer,
-    Progress,
-    Rate,
-    Recipe,
-    Reconstruction,
-    Scene,
-    Schedule,
-    Space,
-    Table,
-    TrainingDefense,
-    Victim,
-)
-from harness.api.randomness import Stream
-from harness.api.release import Encoded, Encoder, Release, Secrets
-from harness.api.specs import (
-    AttackSpec,
-    Control,
-    DatasetSpec,
-    DefenseSpec,
-    MetricSpec,
-    Preparation,
-    SpaceSpec,
-    Stage,
-    VictimSpec,
-)
-from harness.api.view import Budget, View
-
-__all__ = [
-    "Asset",
-    "AssetFile",
-    "AssetFolder",
-    "AssetUnavailable",
-    "Attack",
-    "AttackSpec",
-    "BatchSize",
-    "Budget",
-    "CellFailed",
-    "Channel",
-    "ChannelNotGranted",
-    "Collection",
-    "Config",
-    "Control",
-    "Cut",
-    "Dataset",
-    "DatasetSpec",
-    "Decay",
-    "DefenseSpec",
-    "Encoded",
-    "Encoder",
-    "EncodingDefense",
-    "Epochs",
-    "GradientDefense",
-    "HarnessError",
-    "IntegrityError",
-    "Loader",
-    "Metric",
-    "MetricSpec",
-    "NotApplicable",
-    "Optimizer",
-    "PluginError",
-    "Preparation",
-    "Progress",
-    "Rate",
-    "Recipe",
-    "Reconstruction",
-    "Release",
-    "ReleaseKind",
-    "Samples",
-    "Scale",
-    "Scene",
-    "Schedule",
-    "Secrets",
-    "Source",
-    "Space",
-    "SpaceSpec",
-    "Splits",
-    "Stage",
-    "Stream",
-    "Table",
-    "ThreatModel",
-    "TrainingDefense",
-    "UsageError",
-    "Victim",
-    "VictimSpec",
-    "View",
-    "hookimpl",
-]
+from harness.api.assets import Asset as Asset
+from harness.api.assets import AssetFile as AssetFile
+from harness.api.assets import AssetFolder as AssetFolder
+from harness.api.assets import Source as Source
+from harness.api.data import Collection as Collection
+from harness.api.data import Samples as Samples
+from harness.api.data import Scale as Scale
+from harness.api.data import Splits as Splits
+from harness.api.errors import AssetUnavailable as AssetUnavailable
+from harness.api.errors import CellFailed as CellFailed
+from harness.api.errors import ChannelNotGranted as ChannelNotGranted
+from harness.api.errors import HarnessError as HarnessError
+from harness.api.errors import IntegrityError as IntegrityError
+from harness.api.errors import NotApplicable as NotApplicable
+from harness.api.errors import PluginError as PluginError
+from harness.api.errors import UsageError as UsageError
+from harness.api.hooks import hookimpl as hookimpl
+from harness.api.knowledge import Channel as Channel
+from harness.api.knowledge import ReleaseKind as ReleaseKind
+from harness.api.knowledge import ThreatModel as ThreatModel
+from harness.api.plugins import Attack as Attack
+from harness.api.plugins import BatchSize as BatchSize
+from harness.api.plugins import Config as Config
+from harness.api.plugins import Cut as Cut
+from harness.api.plugins import Dataset as Dataset
+from harness.api.plugins import Decay as Decay
+from harness.api.plugins import EncodingDefense as EncodingDefense
+from harness.api.plugins import Epochs as Epochs
+from harness.api.plugins import GradientDefense as GradientDefense
+from harness.api.plugins import Loader as Loader
+from harness.api.plugins import Metric as Metric
+from harness.api.plugins import Optimizer as Optimizer
+from harness.api.plugins import Progress as Progress
+from harness.api.plugins import Rate as Rate
+from harness.api.plugins import Recipe as Recipe
+from harness.api.plugins import Reconstruction as Reconstruction
+from harness.api.plugins import Scene as Scene
+from harness.api.plugins import Schedule as Schedule
+from harness.api.plugins import Space as Space
+from harness.api.plugins import Table as Table
+from harness.api.plugins import TrainingDefense as TrainingDefense
+from harness.api.plugins import Victim as Victim
+from harness.api.randomness import Stream as Stream
+from harness.api.release import Encoded as Encoded
+from harness.api.release import Encoder as Encoder
+from harness.api.release import Release as Release
+from harness.api.release import Secrets as Secrets
+from harness.api.specs import AttackSpec as AttackSpec
+from harness.api.specs import Control as Control
+from harness.api.specs import DatasetSpec as DatasetSpec
+from harness.api.specs import DefenseSpec as DefenseSpec
+from harness.api.specs import MetricSpec as MetricSpec
+from harness.api.specs import Preparation as Preparation
+from harness.api.specs import SpaceSpec as SpaceSpec
+from harness.api.specs import Stage as Stage
+from harness.api.specs import VictimSpec as VictimSpec
+from harness.api.view import Budget as Budget
+from harness.api.view import View as View

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,9 @@ class Release:
 class Encoder:
     """A stack's encoding defense in the attacker's hands: the law is known, the secrets are not."""
 
-    def __init__(self, name: str, config: BaseModel, encode: EncodeFunction) -> None:
+    def __init__(
+        self, name: str, config: BaseModel, encode: Callable[[Samples, Samples, Stream], Encoded]
+    ) -> None:
         self.name = name
         self.config = config
         self._encode = encode
@@ -80,9 +82,3 @@ class Encoder:
         Labels end with the last class that occurs, and so may be fewer than `View.classes`.
         """
         return self._encode(samples, public, rng)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    EncodeFunction = Callable[[Samples, Samples, Stream], Encoded]

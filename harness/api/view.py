@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from harness.api.data import Samples, Scale
 from harness.api.errors import ChannelNotGranted
@@ -15,6 +15,29 @@ from harness.api.release import Encoder
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+T = TypeVar("T")
+
+
+class Granted(Generic[T]):
+    """What a view returns for the channel that the attribute is named after.
+
+    ChannelNotGranted where the view lacks it.
+    """
+
+    def __set_name__(self, owner: type[View], name: str) -> None:
+        self.channel = Channel(name)
+
+    def __get__(self, view: View, owner: type[View]) -> T:
+        # Asked of the class, as dataclasses do, `view` is None and has no channels: AttributeError.
+        if self.channel not in view.channels:
+            raise ChannelNotGranted(
+                f"'{self.channel}' was not granted under the threat model '{view.threat_model}'; "
+                f"granted: {', '.join(sorted(view.channels))}. An attack gets a channel that "
+                "it lists in `needs` or `optional` and that the threat model holds."
+            )
+        content: T = view.channels[self.channel]
+        return content
 
 
 @dataclass(frozen=True)
@@ -52,104 +75,36 @@ class View:
         found = {name: tensor for name, tensor in self.shared.items() if name.startswith(prefix)}
         return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
 
-    def _get(self, channel: Channel) -> Any:
-        if channel not in self.channels:
-            raise ChannelNotGranted(
-                f"'{channel}' was not granted under the threat model '{self.threat_model}'; "
-                f"granted: {', '.join(sorted(self.channels))}. An attack gets a channel that "
-                "it lists in `needs` or `optional` and that the threat model holds."
-            )
-        return self.channels[channel]
-
-    @property
-    def encodings(self) -> Tensor:
-        """[rounds, n, *encoded shape]; the rows of each round are in a secret order."""
-        encodings: Tensor = self._get(Channel.ENCODINGS)
-        return encodings
-
-    @property
-    def labels(self) -> Tensor:
-        """[rounds, n, classes] soft labels."""
-        labels: Tensor = self._get(Channel.LABELS)
-        return labels
-
-    @property
-    def weights(self) -> Tensor:
-        """[rounds, n, k] mixing weights, the primary image's first."""
-        weights: Tensor = self._get(Channel.WEIGHTS)
-        return weights
-
-    @property
-    def sources(self) -> Tensor:
-        """[rounds, n, k] int64: which private image each weight belongs to."""
-        sources: Tensor = self._get(Channel.SOURCES)
-        return sources
-
-    @property
-    def masks(self) -> Tensor:
-        """[rounds, n, ceil(d/8)] uint8, packed as `Secrets` says."""
-        masks: Tensor = self._get(Channel.MASKS)
-        return masks
-
-    @property
-    def public(self) -> Samples:
-        """Public images, standardised, with hard labels."""
-        public: Samples = self._get(Channel.PUBLIC)
-        return public
-
-    @property
-    def n_private(self) -> int:
-        """How many private images there are."""
-        count: int = self._get(Channel.N_PRIVATE)
-        return count
-
-    @property
-    def encoder(self) -> Encoder:
-        """The encoding defense with its resolved parameters."""
-        encoder: Encoder = self._get(Channel.ENCODER)
-        return encoder
-
-    @property
-    def candidates(self) -> Tensor:
-        """[m, *shape]: the private images among decoys."""
-        candidates: Tensor = self._get(Channel.CANDIDATES)
-        return candidates
-
-    @property
-    def features(self) -> Tensor:
-        """[n, ...]: h(x) of each target."""
-        features: Tensor = self._get(Channel.FEATURES)
-        return features
-
-    @property
-    def feature_encoder(self) -> nn.Module:
-        """h, in evaluation mode, with its weights."""
-        module: nn.Module = self._get(Channel.FEATURE_ENCODER)
-        return module
-
-    @property
-    def gradients(self) -> Mapping[str, Tensor]:
-        """By parameter name: [batches, *parameter shape]."""
-        gradients: Mapping[str, Tensor] = self._get(Channel.GRADIENTS)
-        return gradients
-
-    @property
-    def model(self) -> nn.Module:
-        """The model the gradients were taken at."""
-        module: nn.Module = self._get(Channel.MODEL)
-        return module
-
-    @property
-    def batch_labels(self) -> Tensor:
-        """[batches, b, classes]."""
-        labels: Tensor = self._get(Channel.BATCH_LABELS)
-        return labels
-
-    @property
-    def bn_statistics(self) -> Mapping[str, Tensor]:
-        """By layer: the batch mean and variance each BatchNorm saw, [batches, channels]."""
-        statistics: Mapping[str, Tensor] = self._get(Channel.BN_STATISTICS)
-        return statistics
+    encodings: ClassVar[Granted[Tensor]] = Granted()
+    """[rounds, n, *encoded shape]; the rows of each round are in a secret order."""
+    labels: ClassVar[Granted[Tensor]] = Granted()
+    """[rounds, n, classes] soft labels."""
+    weights: ClassVar[Granted[Tensor]] = Granted()
+    """[rounds, n, k] mixing weights, the primary image's first."""
+    sources: ClassVar[Granted[Tensor]] = Granted()
+    """[rounds, n, k] int64: which private image each weight belongs to."""
+    masks: ClassVar[Granted[Tensor]] = Granted()
+    """[rounds, n, ceil(d/8)] uint8, packed as `Secrets` says."""
+    public: ClassVar[Granted[Samples]] = Granted()
+    """Public images, standardised, with hard labels."""
+    n_private: ClassVar[Granted[int]] = Granted()
+    """How many private images there are."""
+    encoder: ClassVar[Granted[Encoder]] = Granted()
+    """The encoding defense with its resolved parameters."""
+    candidates: ClassVar[Granted[Tensor]] = Granted()
+    """[m, *shape]: the private images among decoys."""
+    features: ClassVar[Granted[Tensor]] = Granted()
+    """[n, ...]: h(x) of each target."""
+    feature_encoder: ClassVar[Granted[nn.Module]] = Granted()
+    """h, in evaluation mode, with its weights."""
+    gradients: ClassVar[Granted[Mapping[str, Tensor]]] = Granted()
+    """By parameter name: [batches, *parameter shape]."""
+    model: ClassVar[Granted[nn.Module]] = Granted()
+    """The model the gradients were taken at."""
+    batch_labels: ClassVar[Granted[Tensor]] = Granted()
+    """[batches, b, classes]."""
+    bn_statistics: ClassVar[Granted[Mapping[str, Tensor]]] = Granted()
+    """By layer: the batch mean and variance each BatchNorm saw, [batches, channels]."""
 
 
 @dataclass(frozen=True)

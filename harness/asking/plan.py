@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from harness.api.errors import UsageError
 from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
-from harness.api.specs import AttackSpec, MetricSpec, Preparation, Spec, Stage
+from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
 from harness.asking.registry import Registry, release_kind
 from harness.asking.request import Request, Resolved, parse_one, parse_stack, resolve
 
@@ -161,7 +161,7 @@ def plan(request: Request, registry: Registry) -> Cell:
     A cell that is well written and still cannot be (the attack's needs exceed the grants, say)
     comes back with its reason.
     """
-    attack = one_attack(request.attack, request.preset, registry)
+    attack = resolved("attacks", request.attack, request.preset, registry)
     cell = _bare(request, registry, _stack(request, registry), attack)
     return _with_attacks(cell, registry)
 
@@ -182,11 +182,11 @@ def _bare(
     return Cell(
         request=request,
         defenses=defenses,
-        dataset=_one(registry.dataset, request.dataset, preset),
-        public=None if public is None else _one(registry.dataset, public, preset),
-        victim=_one(registry.victim, request.victim, preset),
-        space=_one(registry.space, request.space, preset),
-        threat_model=registry.threat_model(request.threat_model),
+        dataset=resolved("datasets", request.dataset, preset, registry),
+        public=None if public is None else resolved("datasets", public, preset, registry),
+        victim=resolved("victims", request.victim, preset, registry),
+        space=resolved("spaces", request.space, preset, registry),
+        threat_model=registry.spec("threat_models", request.threat_model),
         metrics=tuple(spec for spec in specs if spec.name not in left_out),
         attack=attack,
         left_out=tuple((spec, left_out[spec.name]) for spec in specs if spec.name in left_out),
@@ -201,28 +201,22 @@ def _left_out(request: Request, registry: Registry) -> dict[str, str]:
         return dict.fromkeys(slow, "slow, so left out of the quick preset; --metrics all has it")
     if request.metrics == "all":
         return {}
-    wanted = {registry.metric(name.strip()).name for name in request.metrics.split(",")}
+    wanted = {registry.spec("metrics", name.strip()).name for name in request.metrics.split(",")}
     return {spec.name: "not asked for" for spec in specs if spec.name not in wanted}
 
 
-def _one(find: Callable[[str], Spec], text: str, preset: str) -> Resolved:
+def resolved(kind: str, text: str, preset: str, registry: Registry) -> Resolved:
+    """A plugin of a kind, as written."""
     selection = parse_one(text)
-    return resolve(find(selection.name), selection, preset)
-
-
-def one_attack(text: str, preset: str, registry: Registry) -> Resolved:
-    """An attack as written."""
-    return _one(registry.attack, text, preset)
+    return resolve(registry.spec(kind, selection.name), selection, preset)
 
 
 def _stack(request: Request, registry: Registry) -> tuple[Resolved, ...]:
-    selections = parse_stack(request.defense)
-    defenses = tuple(resolve(registry.defense(s.name), s, request.preset) for s in selections)
-    _check_stack(defenses)
-    return defenses
-
-
-def _check_stack(defenses: tuple[Resolved, ...]) -> None:
+    """The defenses as written, of which one encodes at most."""
+    defenses = tuple(
+        resolve(registry.spec("defenses", selection.name), selection, request.preset)
+        for selection in parse_stack(request.defense)
+    )
     names = [defense.name for defense in defenses]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -240,6 +234,7 @@ def _check_stack(defenses: tuple[Resolved, ...]) -> None:
             f"'{alone[0]}' holds only where it trains alone: a stack with it has no other defense "
             f"of training or gradients, and this one has {' and '.join(others)}."
         )
+    return defenses
 
 
 def _with_attacks(cell: Cell, registry: Registry) -> Cell:
@@ -281,7 +276,7 @@ def _members(spec: AttackSpec, preset: str, registry: Registry) -> dict[str, Res
     """The members of an attack that is many; `*` stands for every attack that is one."""
     every = [other.name for other in registry.specs("attacks") if not other.members]
     texts = [name for text in spec.members for name in (every if text == "*" else [text])]
-    return {text: one_attack(text, preset, registry) for text in texts}
+    return {text: resolved("attacks", text, preset, registry) for text in texts}
 
 
 def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
@@ -377,6 +372,7 @@ def _not_granted(attack: str, lacking: list[Channel], threat_model: ThreatModel)
 
 def _companions(cell: Cell, main: AttackPlan, registry: Registry) -> tuple[AttackPlan, ...]:
     names = [spec.name for spec in registry.specs("attacks") if spec.companion]
-    others = [one_attack(n, cell.request.preset, registry) for n in names if n != main.attack.name]
-    options = [_attack_plan(cell, each, (main.kind,)) for each in others]
+    preset, others = cell.request.preset, [name for name in names if name != main.attack.name]
+    attacks = [resolved("attacks", name, preset, registry) for name in others]
+    options = [_attack_plan(cell, attack, (main.kind,)) for attack in attacks]
     return tuple(option for option in options if isinstance(option, AttackPlan))

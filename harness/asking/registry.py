@@ -118,40 +118,17 @@ class Registry:
         """Where a plugin was declared."""
         return self._find(kind, name).origin
 
-    def defense(self, name: str) -> DefenseSpec:
-        """A defense's declaration; UsageError with the nearest name if there is none."""
-        spec: DefenseSpec = self._find("defenses", name).spec
-        return spec
+    def spec(self, kind: str, name: str) -> Any:
+        """A plugin's declaration; UsageError with the nearest name if there is none."""
+        return self._find(kind, name).spec
 
-    def attack(self, name: str) -> AttackSpec:
-        """An attack's declaration."""
-        spec: AttackSpec = self._find("attacks", name).spec
-        return spec
+    def build(self, kind: str, name: str, argument: Any) -> Any:
+        """A plugin at work: its class, given a config or a metric's scene.
 
-    def dataset(self, name: str) -> DatasetSpec:
-        """A dataset's declaration."""
-        spec: DatasetSpec = self._find("datasets", name).spec
-        return spec
-
-    def metric(self, name: str) -> MetricSpec:
-        """A metric's declaration."""
-        spec: MetricSpec = self._find("metrics", name).spec
-        return spec
-
-    def victim(self, name: str) -> VictimSpec:
-        """A victim's declaration."""
-        spec: VictimSpec = self._find("victims", name).spec
-        return spec
-
-    def space(self, name: str) -> SpaceSpec:
-        """A space's declaration."""
-        spec: SpaceSpec = self._find("spaces", name).spec
-        return spec
-
-    def threat_model(self, name: str) -> ThreatModel:
-        """A threat model."""
-        model: ThreatModel = self._find("threat_models", name).spec
-        return model
+        PluginError where the class cannot be loaded.
+        """
+        entry = self._find(kind, name)
+        return load_factory(entry.spec, entry.origin)(argument)
 
     def specs(self, kind: str) -> list[Any]:
         """All declarations of one kind, by name."""
@@ -201,7 +178,7 @@ def _faults(kind: str, spec: Any, origin: Origin) -> Iterator[str]:
     if isinstance(spec, Spec):
         own = origin.distribution == OWN_DISTRIBUTION
         presets = () if own else (_preset_faults,)
-        for faults in (_class_faults, *presets, _stage_faults, _attack_faults):
+        for faults in (_class_faults, *presets, _attack_faults):
             yield from (f"'{spec.name}': {fault}" for fault in faults(spec))
 
 
@@ -211,6 +188,9 @@ def _class_faults(spec: Spec) -> Iterator[str]:
         yield f"factory must read 'package.module:Class'; it reads '{spec.factory}'"
     if not (isinstance(spec.config, type) and issubclass(spec.config, BaseModel)):
         yield f"config must be a pydantic model class; it is {spec.config!r}"
+    # A defense at no stage would be left out of its stack in silence.
+    if isinstance(spec, DefenseSpec) and spec.stage not in set(Stage):
+        yield f"stage must be one of {', '.join(Stage)}; it is {spec.stage!r}"
 
 
 def _preset_faults(spec: Spec) -> Iterator[str]:
@@ -221,12 +201,6 @@ def _preset_faults(spec: Spec) -> Iterator[str]:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             yield f"preset '{name}' does not fit its config: {where}: {first['msg']}"
-
-
-def _stage_faults(spec: Spec) -> Iterator[str]:
-    """A defense at no stage would be left out of its stack in silence."""
-    if isinstance(spec, DefenseSpec) and spec.stage not in set(Stage):
-        yield f"stage must be one of {', '.join(Stage)}; it is {spec.stage!r}"
 
 
 def _attack_faults(spec: Spec) -> Iterator[str]:
@@ -367,9 +341,10 @@ def registry() -> Registry:
 
 def load_factory(spec: Spec, origin: Origin) -> type[Any]:
     """Import the class that does a plugin's work; PluginError names the culprit."""
-    module, _, name = spec.factory.partition(":")
+    from pkgutil import resolve_name
+
     try:
-        factory: type[Any] = getattr(__import__(module, fromlist=[name]), name)
+        factory: type[Any] = resolve_name(spec.factory)
     except (Exception, SystemExit) as error:  # a stranger's import may raise anything
         raise PluginError(
             f"{origin}: '{spec.name}' cannot be loaded from {spec.factory}: "

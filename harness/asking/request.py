@@ -91,8 +91,7 @@ def make_request(**values: Any) -> Request:
     try:
         return Request.model_validate(values)
     except ValidationError as error:
-        faults = (f"{_where(fault['loc'])}{_reason(fault)}" for fault in error.errors())
-        raise UsageError("; ".join(faults)) from None
+        raise UsageError("; ".join(map(_reason, error.errors()))) from None
 
 
 def _check_names(values: Mapping[str, Any], place: str = "") -> None:
@@ -102,15 +101,12 @@ def _check_names(values: Mapping[str, Any], place: str = "") -> None:
             raise UsageError(f"Unknown option '{name}'{place}.{hint}")
 
 
-def _where(location: tuple[int | str, ...]) -> str:
-    return f"{'.'.join(map(str, location))}: " if location else ""
-
-
 def _reason(fault: ErrorDetails) -> str:
     """A fault in words: ours where it is ours, else pydantic's with what was written."""
+    where = f"{'.'.join(map(str, fault['loc']))}: " if fault["loc"] else ""
     if fault["type"] == "value_error":
-        return str(fault["ctx"]["error"])
-    return f"{fault['msg']}, not {fault['input']!r}"
+        return f"{where}{fault['ctx']['error']}"
+    return f"{where}{fault['msg']}, not {fault['input']!r}"
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -233,7 +229,8 @@ def resolve(spec: Spec, selection: Selection, preset: str) -> Resolved:
     try:
         return Resolved(spec, spec.config.model_validate(values))
     except ValidationError as error:
-        raise UsageError(_explain(spec, error)) from None
+        faults = "; ".join(map(_fault, error.errors()))
+        raise UsageError(f"'{spec.name}': {faults}. See: harness describe {spec.name}") from None
 
 
 def _typed(spec: Spec, options: Mapping[str, str]) -> dict[str, Any]:
@@ -253,12 +250,7 @@ def _check_options(spec: Spec, options: Mapping[str, str]) -> None:
             raise UsageError(f"'{spec.name}' has no option '{key}'.{nearest(key, known)}")
 
 
-def _explain(spec: Spec, error: ValidationError) -> str:
-    faults = [_fault(dict(fault)) for fault in error.errors()]
-    return f"'{spec.name}': {'; '.join(faults)}. See: harness describe {spec.name}"
-
-
-def _fault(fault: Mapping[str, Any]) -> str:
+def _fault(fault: ErrorDetails) -> str:
     """What one option, or several together, should have been."""
     if not fault["loc"]:
         return str(fault["msg"]).removeprefix("Value error, ")

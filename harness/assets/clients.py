@@ -37,10 +37,8 @@ def _bytes_below(folder: Path) -> int:
     for base, _, names in os.walk(folder):
         for name in names:
             # A client moves its files about while they are counted.
-            try:
+            with suppress(FileNotFoundError):
                 total += (Path(base) / name).stat().st_size
-            except FileNotFoundError:
-                continue
     return total
 
 
@@ -84,19 +82,18 @@ def _run(
     return client.returncode, log.read_text(errors="replace")
 
 
-def _complaint(output: str) -> str:
-    """The first line that a client marks as an error and that is more than a code."""
+def _fail(client: str, source: Source, output: str, remedy: str = "") -> NoReturn:
+    """Raise what a client's failure means: a full disk, a wrong hash, or one source less.
+
+    Told is the first line that the client marks as an error and that is more than a code.
+    """
+    if any(sign in output for sign in _FULL):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     marked = [line for line in lines if line.lower().startswith(("error", "e: ", "npm error"))]
     telling = [line for line in marked if not line.startswith(_CODES)]
-    return (telling or lines or ["it said nothing"])[0]
-
-
-def _fail(client: str, source: Source, output: str, remedy: str = "") -> NoReturn:
-    """Raise what a client's failure means: a full disk, a wrong hash, or one source less."""
-    if any(sign in output for sign in _FULL):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    reason = f"{client} failed: {_complaint(output)}{f' (run {remedy})' if remedy else ''}"
+    complaint = (telling or lines or ["it said nothing"])[0]
+    reason = f"{client} failed: {complaint}{f' (run {remedy})' if remedy else ''}"
     if any(sign in output for sign in _WRONG_HASH):
         raise IntegrityError(
             f"{source.where} is not what its hash says; nothing was kept. {reason}"

@@ -73,37 +73,13 @@ def digest_of(path: Path, algorithm: str) -> str:
     return f"{algorithm}:{state.hexdigest()}"
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """One file that is not what its digest says; `found` is empty where there is none."""
-
-    file: AssetFile
-    found: str
-
-    def __str__(self) -> str:
-        if not self.found:
-            return f"{self.file.name} is missing"
-        return f"{self.file.name}: expected {self.file.digest}, found {self.found}"
-
-
-def mismatch(file: AssetFile, folder: Path) -> Mismatch | None:
-    """Hash one file; what is wrong with it, or None."""
+def mismatch(file: AssetFile, folder: Path) -> str:
+    """Hash one file; what is wrong with it, empty where it is what its digest says."""
     path = folder / file.name
     if not path.is_file():
-        return Mismatch(file, "")
+        return f"{file.name} is missing"
     found = digest_of(path, file.digest.partition(":")[0])
-    return None if found == file.digest else Mismatch(file, found)
-
-
-def _stamp(file: AssetFile, folder: Path) -> Stamp:
-    path = folder / file.name
-    state = path.stat()
-    return {
-        "path": str(path),
-        "digest": file.digest,
-        "bytes": state.st_size,
-        "mtime_ns": state.st_mtime_ns,
-    }
+    return "" if found == file.digest else f"{file.name}: expected {file.digest}, found {found}"
 
 
 def _remembered(memory: Path) -> dict[str, Stamp]:
@@ -125,20 +101,29 @@ def _remember(stamps: dict[str, Stamp], memory: Path) -> None:
         return
 
 
-def check(asset: Asset, folder: Path, memory: Path) -> Mismatch | None:
-    """Verify an asset's files, hashing only those that changed since they last were right."""
+def check(asset: Asset, folder: Path, memory: Path) -> str:
+    """What is wrong with an asset's files, hashing only those that changed since they were right.
+
+    Empty where all of them are.
+    """
     known = _remembered(memory)
     stamps: dict[str, Stamp] = {}
     for file in asset.files:
         if not (folder / file.name).is_file():
-            return Mismatch(file, "")
-        stamp = _stamp(file, folder)
+            return mismatch(file, folder)
+        state = (folder / file.name).stat()
+        stamp: Stamp = {
+            "path": str(folder / file.name),
+            "digest": file.digest,
+            "bytes": state.st_size,
+            "mtime_ns": state.st_mtime_ns,
+        }
         if known.get(file.name) != stamp and (bad := mismatch(file, folder)):
             return bad
         stamps[file.name] = stamp
     if stamps != known:
         _remember(stamps, memory)
-    return None
+    return ""
 
 
 def _reinstall(asset: Asset) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import lzma
 import pickle
 import shutil
 import tarfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from pkgutil import resolve_name
 
 from filelock import FileLock
 
@@ -68,12 +68,6 @@ def _name(source: Source) -> str:
     return f"{source.kind} {addresses[0] if more else source.where}{more}"
 
 
-def _arriving(address: str, folder: Path) -> Path:
-    """The file an address is saved as, in a folder of that address alone."""
-    tag = sha256(address.encode()).hexdigest()[:12]
-    return folder / tag / address.rsplit("/", 1)[-1]
-
-
 def _share(progress: Progress, before: int, total: int) -> Progress:
     return lambda done, own: progress(before + done, max(total, before + own))
 
@@ -82,28 +76,20 @@ def _download_all(source: Source, work: Path, progress: Progress) -> Path:
     """One address gives its file, several (parted by spaces) a folder of theirs."""
     addresses, done = source.where.split(), 0
     folder, total = work / "downloads", int(source.megabytes * 1e6)
-    targets = [_arriving(address, folder) for address in addresses]
+    tags = [sha256(address.encode()).hexdigest()[:12] for address in addresses]
+    targets = [folder / t / a.rsplit("/", 1)[-1] for t, a in zip(tags, addresses, strict=True)]
     for address, target in zip(addresses, targets, strict=True):
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file():
             download(address, target, _share(progress, done, total))
         done += target.stat().st_size
-    return targets[0] if len(targets) == 1 else _gather(targets, work / "arrived")
-
-
-def _gather(files: list[Path], folder: Path) -> Path:
-    folder.mkdir()
-    for file in files:
-        file.replace(folder / file.name)
-    return folder
-
-
-def _arrive(source: Source, work: Path, progress: Progress) -> Path:
-    if source.kind == "url":
-        return _download_all(source, work, progress)
-    folder = work / source.kind
-    folder.mkdir()
-    return CLIENTS[source.kind](source, folder, progress)
+    if len(targets) == 1:
+        return targets[0]
+    together = work / "arrived"
+    together.mkdir()
+    for target in targets:
+        target.replace(together / target.name)
+    return together
 
 
 def _check_arrived(asset: Asset, source: Source, arrived: Path) -> None:
@@ -117,16 +103,8 @@ def _check_arrived(asset: Asset, source: Source, arrived: Path) -> None:
         )
 
 
-def _unpacker(source: Source) -> Callable[[Path, Path], None] | None:
-    if source.unpack is None:
-        return None
-    module, _, function = source.unpack.partition(":")
-    unpack: Callable[[Path, Path], None] = getattr(importlib.import_module(module), function)
-    return unpack
-
-
 def _unpack(asset: Asset, source: Source, arrived: Path, folder: Path) -> None:
-    unpack = _unpacker(source)
+    unpack = resolve_name(source.unpack) if source.unpack else None
     try:
         if source.kind in OPENERS:
             arrived = OPENERS[source.kind](arrived)
@@ -144,22 +122,23 @@ def _unpack(asset: Asset, source: Source, arrived: Path, folder: Path) -> None:
         ) from error
 
 
-def _verify(asset: Asset, source: Source, folder: Path) -> None:
-    for file in asset.files:
-        if bad := mismatch(file, folder):
-            reason = f"asset '{asset.name}' from {_name(source)}: {bad}."
-            raise IntegrityError(f"{reason} Nothing was kept.")
-
-
 def _take(asset: Asset, source: Source, place: Place, progress: Progress) -> None:
     """From one source to verified files in place."""
     _sweep(place.work)
-    arrived = _arrive(source, place.work, progress)
+    if source.kind == "url":
+        arrived = _download_all(source, place.work, progress)
+    else:
+        folder = place.work / source.kind
+        folder.mkdir()
+        arrived = CLIENTS[source.kind](source, folder, progress)
     _check_arrived(asset, source, arrived)
     unpacked = place.work / "unpacked"
     unpacked.mkdir()
     _unpack(asset, source, arrived, unpacked)
-    _verify(asset, source, unpacked)
+    for file in asset.files:
+        if bad := mismatch(file, unpacked):
+            reason = f"asset '{asset.name}' from {_name(source)}: {bad}."
+            raise IntegrityError(f"{reason} Nothing was kept.")
     _install(asset, unpacked, place)
 
 
@@ -234,11 +213,10 @@ def _nothing_delivered(asset: Asset, skipped: list[SkippedSource]) -> AssetUnava
     )
 
 
-def _here(asset: Asset, root: Path) -> Path | None:
-    try:
-        return locate(asset, root)
-    except AssetUnavailable:
-        return None
+def _is_here(asset: Asset, root: Path) -> bool:
+    with suppress(AssetUnavailable):
+        return bool(locate(asset, root))
+    return False
 
 
 def fetch(
@@ -251,13 +229,11 @@ def fetch(
     the cache cannot be written. What comes with a package is verified and left where it is.
     """
     began, place = time.monotonic(), Place(root, asset.name)
-    if packaged(asset):
-        return FetchReport(asset.name, locate(asset, root), None, (), time.monotonic() - began)
-    if not any(source.kind != "package" for source in asset.sources):
-        raise absent(asset)
-    with _workshop(place):
-        here = None if force else _here(asset, root)
-        if here:
-            return FetchReport(asset.name, here, None, (), time.monotonic() - began)
-        source, skipped = _try_sources(asset, place, progress)
-    return FetchReport(asset.name, locate(asset, root), source, skipped, time.monotonic() - began)
+    delivered: tuple[str | None, tuple[SkippedSource, ...]] = (None, ())
+    if not packaged(asset):
+        if all(source.kind == "package" for source in asset.sources):
+            raise absent(asset)
+        with _workshop(place):
+            if force or not _is_here(asset, root):
+                delivered = _try_sources(asset, place, progress)
+    return FetchReport(asset.name, locate(asset, root), *delivered, time.monotonic() - began)

@@ -28,7 +28,7 @@ from harness.api import (
     Scene,
     UsageError,
 )
-from harness.asking.registry import load_factory, registry
+from harness.asking.registry import registry
 from harness.challenge import DECRYPTIONS, IMAGES, ROWS, TARGETS
 from harness.challenge.opening import Truth, open_truth
 from harness.challenge.pack import Description, read_pack
@@ -280,8 +280,6 @@ def _colour(truth: Truth, description: Description) -> Tensor:
 
 def _ssim(truth: Truth, description: Description) -> tuple[Metric | None, tuple[str, ...]]:
     """The harness's SSIM, or a sentence on why there is none."""
-    known = registry()
-    spec = known.metric("ssim")
     nobody = Samples(truth.images[:0], truth.classes[:0])
     scene = Scene(
         scale=description.scale,
@@ -292,7 +290,7 @@ def _ssim(truth: Truth, description: Description) -> tuple[Metric | None, tuple[
         labels=truth.classes,
         classes=len(description.classes),
     )
-    metric: Metric = load_factory(spec, known.origin("metrics", spec.name))(scene)
+    metric: Metric = registry().build("metrics", "ssim", scene)
     reason = metric.unavailable(description.shape)
     return (None, (f"no SSIM: {reason}",)) if reason else (metric, ())
 

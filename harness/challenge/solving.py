@@ -49,7 +49,7 @@ def solve(
     with disk_errors(out):
         if out.is_dir() or not out.resolve().parent.is_dir():
             raise UsageError(f"{out} cannot be written: it is a folder, or lies in none.")
-    if registry().attack(parse_one(attack).name).members:
+    if registry().spec("attacks", parse_one(attack).name).members:
         raise UsageError(f"'{attack}' is many attacks; name one of them.")
     pack = read_pack(folder)
     run = _run(pack, attack, observer, options)

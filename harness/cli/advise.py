@@ -10,7 +10,7 @@ import click
 from harness.cli.options import epilog, json_option
 
 if TYPE_CHECKING:
-    from harness.advice import Advice, Offer, Wish
+    from harness.advice import Advice, Offer
 
 CAUTION = (
     "These are the strongest attacks that ran. None of this calls a defense safe: a better attack "
@@ -53,12 +53,17 @@ def command(
     nothing can be recommended: no defense qualifies, or flags, failed controls or missing attacks
     make the numbers unsafe to rely on.
     """
-    from harness.advice import advise
+    from harness.advice import Wish, advise
+    from harness.api.errors import UsageError
+    from harness.asking.registry import registry
     from harness.boards.folder import every_board, find_board
     from harness.results.material import gathered
 
     folders = [find_board(name) for name in boards] if boards else every_board()
-    wish = _wish(dataset, min_accuracy, attacker, metric)
+    model = registry().spec("threat_models", attacker)
+    if not model.ranked:
+        raise UsageError(f"'{attacker}' is handed the truth: no defense holds against it.")
+    wish = Wish(dataset, min_accuracy, attacker, frozenset(map(str, model.grants)), metric)
     advice = advise([gathered(folder) for folder in folders], wish)
     if as_json:
         click.echo(advice.model_dump_json())
@@ -66,17 +71,6 @@ def command(
         for line in _lines(advice):
             click.echo(line)
     return 0 if advice.recommended else 1
-
-
-def _wish(dataset: str, min_accuracy: float, attacker: str, metric: str | None) -> Wish:
-    from harness.advice import Wish
-    from harness.api.errors import UsageError
-    from harness.asking.registry import registry
-
-    model = registry().threat_model(attacker)
-    if not model.ranked:
-        raise UsageError(f"'{attacker}' is handed the truth: no defense holds against it.")
-    return Wish(dataset, min_accuracy, attacker, frozenset(map(str, model.grants)), metric)
 
 
 def _lines(advice: Advice) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_answer
 
 if TYPE_CHECKING:
     from harness.api import Asset
@@ -68,12 +67,12 @@ def command() -> None:
 def list_(as_json: bool) -> None:
     """Say which assets there are, and which are here."""
     rows = [_row(asset) for _, asset in sorted(_known().items())]
-    if as_json:
-        click.echo(json.dumps(rows))
-        return
-    for row in rows:
-        size = f"{row['megabytes']:.0f} MB" if row["megabytes"] else ""
-        click.echo(f"{row['name']:<16}{row['state']:<13}{size:>7}  {row['summary']}")
+    sizes = [f"{row['megabytes']:.0f} MB" if row["megabytes"] else "" for row in rows]
+    lines = (
+        f"{row['name']:<16}{row['state']:<13}{size:>7}  {row['summary']}"
+        for row, size in zip(rows, sizes, strict=True)
+    )
+    print_answer(as_json, rows, lines)
 
 
 @command.command("where", epilog=epilog("ls $(harness assets where fashion-mini)"))
@@ -85,7 +84,7 @@ def where(name: str, as_json: bool) -> None:
     from harness.store import cache_root
 
     folder = str(locate(_asset(name), cache_root()))
-    click.echo(json.dumps({"name": name, "folder": folder}) if as_json else folder)
+    print_answer(as_json, {"name": name, "folder": folder}, [folder])
 
 
 @command.command("fetch", epilog=epilog("harness assets fetch cifar10 lpips-vgg16"))
@@ -101,15 +100,23 @@ def fetch(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     from harness.assets import fetch as fetch_asset
     from harness.store import cache_root
 
-    wanted = [_asset(name) for name in names]
     reports = []
-    for asset in wanted:
+    for asset in [_asset(name) for name in names]:
         with _bar(asset.name) as progress:
             reports.append(fetch_asset(asset, cache_root(), progress, force))
         if not as_json:
             _print_report(reports[-1])
-    if as_json:
-        click.echo(json.dumps([_as_json(report) for report in reports]))
+    values = [
+        {
+            "name": report.asset,
+            "folder": str(report.folder),
+            "source": report.source,
+            "skipped": [asdict(skipped) for skipped in report.skipped],
+            "seconds": round(report.seconds, 3),
+        }
+        for report in reports
+    ]
+    print_answer(as_json, values, ())
 
 
 @contextmanager
@@ -130,13 +137,3 @@ def _print_report(report: FetchReport) -> None:
         click.echo(f"{report.asset}: skipped {skipped}", err=True)
     how = f"from {report.source} in {report.seconds:.0f} s" if report.source else "already here"
     click.echo(f"{report.asset}: {how}, verified, {report.folder}")
-
-
-def _as_json(report: FetchReport) -> dict[str, object]:
-    return {
-        "name": report.asset,
-        "folder": str(report.folder),
-        "source": report.source,
-        "skipped": [asdict(skipped) for skipped in report.skipped],
-        "seconds": round(report.seconds, 3),
-    }

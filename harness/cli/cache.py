@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_answer
 
 
 @click.group("cache", epilog=epilog("harness cache info", "harness cache prune --days 30"))
@@ -24,15 +22,16 @@ def info(as_json: bool) -> None:
     from harness.store.upkeep import summary
 
     facts = summary()
-    if as_json:
-        click.echo(json.dumps(facts))
-        return
-    click.echo(f"{facts['root']}")
-    for stage, (count, size) in facts["artifacts"].items():
-        click.echo(f"  {stage:<10} {count:>6} artifacts {size / 2**20:>10.1f} MB")
-    click.echo(f"  {'records':<10} {facts['records']:>6}")
-    click.echo(f"  {'features':<10} {'':>16} {facts['features_bytes'] / 2**20:>10.1f} MB")
-    click.echo(f"  {'assets':<10} {'':>16} {facts['assets_bytes'] / 2**20:>10.1f} MB")
+    artifacts = (
+        f"  {stage:<10} {count:>6} artifacts {size / 2**20:>10.1f} MB"
+        for stage, (count, size) in facts["artifacts"].items()
+    )
+    beside = (
+        f"  {'records':<10} {facts['records']:>6}",
+        f"  {'features':<10} {'':>16} {facts['features_bytes'] / 2**20:>10.1f} MB",
+        f"  {'assets':<10} {'':>16} {facts['assets_bytes'] / 2**20:>10.1f} MB",
+    )
+    print_answer(as_json, facts, [facts["root"], *artifacts, *beside])
 
 
 @command.command(
@@ -46,10 +45,8 @@ def prune(days: float, everything: bool, as_json: bool) -> None:
     from harness.store.upkeep import prune as run
 
     count, size = run(0.0 if everything else days)
-    if as_json:
-        click.echo(json.dumps({"artifacts": count, "bytes": size}))
-    else:
-        click.echo(f"Dropped {count} artifacts, {size / 2**20:.1f} MB.")
+    said = f"Dropped {count} artifacts, {size / 2**20:.1f} MB."
+    print_answer(as_json, {"artifacts": count, "bytes": size}, [said])
 
 
 @command.command("verify", epilog=epilog("harness cache verify --remove"))
@@ -61,11 +58,7 @@ def verify(remove: bool, as_json: bool) -> int:
     from harness.store.upkeep import verify as run
 
     faults = run(remove=remove)
-    if as_json:
-        click.echo(json.dumps({"corrupt": faults, "removed": remove}))
-    else:
-        for fault in faults:
-            click.echo(f"{'removed' if remove else 'corrupt'}: {fault}")
-        if not faults:
-            click.echo("Everything is what its hash says.")
+    lines = [f"{'removed' if remove else 'corrupt'}: {fault}" for fault in faults]
+    values = {"corrupt": faults, "removed": remove}
+    print_answer(as_json, values, lines or ["Everything is what its hash says."])
     return EXIT_INTEGRITY if faults and not remove else 0

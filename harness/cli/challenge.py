@@ -14,6 +14,7 @@ from harness.cli.options import (
     epilog,
     given,
     json_option,
+    print_answer,
     quiet_option,
     request_option,
     request_options,
@@ -146,18 +147,14 @@ def _print_score(found: ChallengeScore) -> None:
 
     from harness.cli.report import output
 
-    console = output()
-    console.print(Text(_heading(found), style="bold"))
+    console, how = output(), "matched by the truth" if found.matched else "as named"
+    heading = f"{found.found} of {found.targets} private images, {how}; {found.encodings} encodings"
+    if found.kind == "decryptions":
+        heading = f"{found.encodings} decryptions"
+    console.print(Text(heading, style="bold"))
     console.print(_table(found))
     for note in found.notes:
         console.print(Text(note, style="dim"), soft_wrap=True)
-
-
-def _heading(found: ChallengeScore) -> str:
-    if found.kind == "decryptions":
-        return f"{found.encodings} decryptions"
-    how = "matched by the truth" if found.matched else "as named"
-    return f"{found.found} of {found.targets} private images, {how}; {found.encodings} encodings"
 
 
 def _table(found: ChallengeScore) -> Table:
@@ -200,11 +197,6 @@ def solve(pack: Path, attack: str, out: Path, quiet: bool, as_json: bool, **opti
 
     with Bars(quiet=quiet or as_json) as watching:
         diagnostics = run(pack, attack, out, watching, **given(options))
-    if as_json:
-        import json
-
-        click.echo(json.dumps({"submission": str(out), "diagnostics": dict(diagnostics)}))
-        return
-    click.echo(f"submission  {out}")
-    for name, value in diagnostics.items():
-        click.echo(f"  {name:<28} {value:.4g}")
+    lines = (f"  {name:<28} {value:.4g}" for name, value in diagnostics.items())
+    values = {"submission": str(out), "diagnostics": dict(diagnostics)}
+    print_answer(as_json, values, [f"submission  {out}", *lines])

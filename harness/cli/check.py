@@ -9,7 +9,7 @@ import click
 from harness.cli.options import epilog, json_option, print_json, quiet_option
 
 if TYPE_CHECKING:
-    from harness.testing.examination import Report, Result
+    from harness.testing.examination import Report
 
 MARKS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 COLOURS = {"ok": "green", "failed": "red", "skipped": "yellow"}
@@ -69,16 +69,12 @@ def _print(report: Report) -> None:
     click.echo(f"{report.plugin} {report.version} — {report.kind}, {report.distribution}")
     width = max((len(result.check) for result in report.results), default=0)
     for result in report.results:
-        _print_result(result, width)
+        mark = click.style(MARKS[result.verdict], fg=COLOURS[result.verdict])
+        click.echo(f"{mark} {result.check:<{width}}  {result.message}")
+        if result.fix:
+            click.echo(f"{' ' * (9 + width)} fix: {result.fix}")
     failed = len(report.failed)
     skipped = sum(result.verdict == "skipped" for result in report.results)
     left_out = f", {skipped} skipped" if skipped else ""
     verdict = f"{failed} must be fixed" if failed else "nothing to fix"
     click.echo(f"{len(report.results)} checks{left_out}: {verdict}")
-
-
-def _print_result(result: Result, width: int) -> None:
-    mark = click.style(MARKS[result.verdict], fg=COLOURS[result.verdict])
-    click.echo(f"{mark} {result.check:<{width}}  {result.message}")
-    if result.fix:
-        click.echo(f"{' ' * (9 + width)} fix: {result.fix}")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ASKED = ("preset", "seed", "device", "threads")
 """Options of `evaluate` that are common to all cells of a control."""
 
+SIGNS = {"higher": "≥ ", "lower": "≤ ", None: ""}
+
 
 @click.command(
     "control",
@@ -94,7 +96,7 @@ def _of_board(
     if attacks or every or options:
         raise UsageError("A board says which attacks it has, and how: --board stands alone.")
     texts = list(dict.fromkeys(cell.request.attack for cell in cells_of(folder.board)))
-    specs = {text: registry().attack(parse_one(text).name) for text in texts}
+    specs = {text: registry().spec("attacks", parse_one(text).name) for text in texts}
     declared = [text for text in texts if specs[text].controls]
     fixed = {k: v for k, v in folder.board.options.items() if k in ASKED}
     return declared, [text for text in texts if text not in declared], fixed
@@ -146,28 +148,17 @@ def _table(results: tuple[ControlResult, ...]) -> Table:
 
     table = table_of("cell", "metric", "reached", "wanted", "control", "record")
     for result in results:
+        interval = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
         row = (
             place(result.control),
             result.control.metric,
-            _reached(result),
-            _wanted(result),
+            "–" if result.reached is None else f"{result.reached:.4g}{interval}",
+            f"{SIGNS[result.leaks_more]}{result.control.at_least:g}",
             _outcome(result),
             result.record[:12] or "–",
         )
         table.add_row(*map(Text, row))
     return table
-
-
-def _reached(result: ControlResult) -> str:
-    if result.reached is None:
-        return "–"
-    interval = f" [{result.ci[0]:.4g}, {result.ci[1]:.4g}]" if result.ci else ""
-    return f"{result.reached:.4g}{interval}"
-
-
-def _wanted(result: ControlResult) -> str:
-    sign = {"higher": "≥ ", "lower": "≤ ", None: ""}[result.leaks_more]
-    return f"{sign}{result.control.at_least:g}"
 
 
 def _outcome(result: ControlResult) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_answer
 
 TITLES = ("formula", "needs", "optional", "grants", "controls", "assets", "reference", "example")
 
@@ -35,48 +35,42 @@ def command(
     facts = description(plugin, kind)
     if dataset:
         facts["analysis"] = analysis(plugin, dataset, private_size, seed)
-    if as_json:
-        click.echo(json.dumps(facts))
-        return
-    _print(facts)
+    print_answer(as_json, facts, _lines(facts))
+    if not as_json:
+        for table in facts.get("analysis", []):
+            _print_table(table)
+        if facts.get("analysis") == []:
+            click.echo(f"\n'{facts['name']}' has no theory of particular images to print.")
 
 
-def _print(facts: dict[str, Any]) -> None:
-    click.echo(f"{facts['name']} {facts['version']} — {facts['kind']}, {facts['distribution']}")
-    click.echo(facts["summary"])
-    for title in TITLES:
-        if facts.get(title):
-            click.echo(f"\n{title}:\n  {_lines(facts[title])}")
-    _print_options(facts["options"])
-    if facts["presets"]:
-        click.echo("\npresets:")
-        for name, values in facts["presets"].items():
-            shown = ", ".join(f"{k}={v}" for k, v in values.items()) or "the defaults"
-            click.echo(f"  {name}: {shown}")
-    if facts["weaknesses"]:
-        click.echo("\nknown weaknesses:")
-        for weakness in facts["weaknesses"]:
-            click.echo(f"  - {weakness}")
-    for table in facts.get("analysis", []):
-        _print_table(table)
-    if facts.get("analysis") == []:
-        click.echo(f"\n'{facts['name']}' has no theory of particular images to print.")
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    yield f"{facts['name']} {facts['version']} — {facts['kind']}, {facts['distribution']}"
+    yield facts["summary"]
+    presets = {
+        name: ", ".join(f"{k}={v}" for k, v in values.items()) or "the defaults"
+        for name, values in facts["presets"].items()
+    }
+    parts = {
+        **{title: _listed(facts.get(title)) for title in TITLES},
+        "options": list(_options(facts["options"])),
+        "presets": [f"{name}: {shown}" for name, shown in presets.items()],
+        "known weaknesses": [f"- {weakness}" for weakness in facts["weaknesses"]],
+    }
+    for title, lines in parts.items():
+        if lines:
+            yield f"\n{title}:"
+            yield from (f"  {line}" for line in lines)
 
 
-def _lines(value: Any) -> str:
-    if isinstance(value, list):
-        return "\n  ".join(str(entry) for entry in value)
-    return str(value).replace("\n", "\n  ")
+def _listed(value: Any) -> list[str]:
+    return [*map(str, value)] if isinstance(value, list) else str(value or "").splitlines()
 
 
-def _print_options(options: list[dict[str, str]]) -> None:
-    if not options:
-        return
-    click.echo("\noptions:")
+def _options(options: list[dict[str, str]]) -> Iterator[str]:
     for option in options:
-        click.echo(f"  {option['name']} = {option['default']}  ({option['type']})")
+        yield f"{option['name']} = {option['default']}  ({option['type']})"
         if option["meaning"]:
-            click.echo(f"      {option['meaning']}")
+            yield f"    {option['meaning']}"
 
 
 def _print_table(table: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_answer
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,12 @@ class Finding:
     message: str
     detail: str = ""
 
+    def lines(self, verbose: bool) -> list[str]:
+        """As people read it, with the detail below where they want it."""
+        detail = self.detail.splitlines() if verbose else []
+        said = f"{'ok    ' if self.ok else 'BROKEN'}  {self.what}: {self.message}"
+        return [said, *(f"        {line}" for line in detail)]
+
 
 @click.command("doctor", epilog=epilog("harness doctor", "harness doctor --verbose"))
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of broken plugins.")
@@ -32,19 +37,9 @@ def command(verbose: bool, as_json: bool) -> int:
     Exits 1 if anything is broken; an asset that could be fetched is not.
     """
     findings = [found for check in CHECKS for found in check()]
-    if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings]))
-    else:
-        for finding in findings:
-            _print(finding, verbose)
+    lines = (line for finding in findings for line in finding.lines(verbose))
+    print_answer(as_json, [asdict(finding) for finding in findings], lines)
     return 0 if all(finding.ok for finding in findings) else 1
-
-
-def _print(finding: Finding, verbose: bool) -> None:
-    mark = "ok    " if finding.ok else "BROKEN"
-    click.echo(f"{mark}  {finding.what}: {finding.message}")
-    if verbose and finding.detail:
-        click.echo("\n".join(f"        {line}" for line in finding.detail.splitlines()))
 
 
 def _declarations() -> list[Finding]:
@@ -92,16 +87,14 @@ def _assets() -> list[Finding]:
 
     findings = []
     for name, asset in sorted(registry().assets().items()):
+        ok, message = True, "here and verified"
         try:
             locate(asset, cache_root())
         except AssetUnavailable:
-            findings.append(
-                Finding(f"asset {name}", True, f"not here: harness assets fetch {name}")
-            )
+            message = f"not here: harness assets fetch {name}"
         except IntegrityError as error:
-            findings.append(Finding(f"asset {name}", False, str(error)))
-        else:
-            findings.append(Finding(f"asset {name}", True, "here and verified"))
+            ok, message = False, str(error)
+        findings.append(Finding(f"asset {name}", ok, message))
     return findings
 
 

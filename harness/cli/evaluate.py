@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,12 +14,10 @@ from harness.cli.options import (
     epilog,
     given,
     json_option,
+    print_answer,
     quiet_option,
     request_options,
 )
-
-if TYPE_CHECKING:
-    from harness.store.record import RunRecord
 
 
 @click.command(
@@ -55,26 +54,23 @@ def command(
     if dry_run:
         from harness.running.run import dry_run as foresee
 
-        _print_plan(foresee(**asked), as_json)
+        foreseen = foresee(**asked)
+        print_answer(as_json, foreseen, _lines(foreseen))
         return 0
     from harness.cli.progress import Bars
     from harness.evaluation import evaluate
 
     with Bars(quiet=quiet or as_json) as watching:
         record = evaluate(observer=watching, **asked)
-    _print(record, as_json)
-    return 0 if record.status == "ok" else 1
-
-
-def _print(record: RunRecord, as_json: bool) -> None:
     if as_json:
         click.echo(record.json_text())
-        return
-    from harness.cli.report import print_report
-    from harness.store import cache_root
-    from harness.store.record import Records
+    else:
+        from harness.cli.report import print_report
+        from harness.store import cache_root
+        from harness.store.record import Records
 
-    print_report(record, Records(cache_root()))
+        print_report(record, Records(cache_root()))
+    return 0 if record.status == "ok" else 1
 
 
 def read_key(path: Path) -> bytes:
@@ -90,15 +86,10 @@ def read_key(path: Path) -> bytes:
     return secret
 
 
-def _print_plan(foreseen: dict[str, Any], as_json: bool) -> None:
-    """Print channels, stages and which of them are stored, in the order of a run."""
-    import json
-
-    if as_json:
-        click.echo(json.dumps(foreseen))
-        return
+def _lines(foreseen: dict[str, Any]) -> Iterator[str]:
+    """Channels, stages and which of them are stored, in the order of a run."""
     for name, value in foreseen.items():
         several = isinstance(value, dict)
         lines = [f"{k}: {v}" for k, v in value.items()] if several else [value]
         for number, line in enumerate(lines):
-            click.echo(f"{'' if number else name:<14} {line}")
+            yield f"{'' if number else name:<14} {line}"

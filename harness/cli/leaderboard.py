@@ -43,6 +43,7 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     What is right already is left alone.
     """
     from harness.drawing.publishing import files_of, write
+    from harness.results.numbers import counted
 
     views = [(folder.path, _view(folder)) for folder in _folders(boards)]
     written = [path for place, view in views for path in write(place, files_of(view))]
@@ -53,20 +54,23 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     for path in written:
         click.echo(f"wrote {path}")
     for _, view in views:
-        click.echo(f"{view.name}: {_summary(view)}")
+        ranked = sum(bool(row.rank) for row in view.rows)
+        click.echo(
+            f"{view.name}: {counted(view.records, 'record')}, {counted(len(view.rows), 'row')}, "
+            f"{ranked} ranked, {counted(view.missing, 'cell')} missing"
+        )
 
 
 def _indexed(built: Sequence[tuple[Path, BoardView]]) -> list[Path]:
     """Write the index over all boards below leaderboards/, if one of these lies there."""
-    from harness.boards.folder import every_board
+    from harness.boards.folder import BOARDS, every_board
     from harness.drawing.publishing import index_of, write
 
     known = {path.resolve(): view for path, view in built}
-    root = _root().resolve()
-    if root not in {path.parent for path in known}:
+    if BOARDS.resolve() not in {path.parent for path in known}:
         return []
     views = [known.get(each.path.resolve()) or _view(each) for each in every_board()]
-    return write(_root(), index_of(views))
+    return write(BOARDS, index_of(views))
 
 
 def _folders(boards: tuple[str, ...]) -> list[BoardFolder]:
@@ -76,25 +80,11 @@ def _folders(boards: tuple[str, ...]) -> list[BoardFolder]:
     return [find_board(name) for name in boards] if boards else every_board()
 
 
-def _root() -> Path:
-    from harness.boards.folder import BOARDS
-
-    return BOARDS
-
-
 def _view(folder: BoardFolder) -> BoardView:
     from harness.results.build import board_view
     from harness.results.material import gathered
 
     return board_view(gathered(folder))
-
-
-def _summary(view: BoardView) -> str:
-    from harness.results.numbers import counted
-
-    ranked = sum(bool(row.rank) for row in view.rows)
-    told = [counted(view.records, "record"), counted(len(view.rows), "row"), f"{ranked} ranked"]
-    return ", ".join([*told, f"{counted(view.missing, 'cell')} missing"])
 
 
 @command.command(
@@ -110,12 +100,13 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     the board froze, and sum up its own scores. Exits 3 and lists what does not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
+    from harness.boards.folder import BOARDS
     from harness.drawing.publishing import checked, checked_index
 
     found = [checked(folder) for folder in _folders(boards)]
     reports = [report for report, _ in found]
     if not boards:
-        reports.append(checked_index(_root(), [view for _, view in found]))
+        reports.append(checked_index(BOARDS, [view for _, view in found]))
     wrong = any(report.wrong(complete) for report in reports)
     if as_json:
         print_json([asdict(report) for report in reports])

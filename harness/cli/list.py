@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_answer
 
 KINDS = ("defenses", "attacks", "datasets", "metrics", "victims", "spaces", "threat_models")
 
@@ -25,19 +24,18 @@ def command(kind: str | None, as_json: bool) -> None:
 
         known = registry()
     kinds = [kind] if kind else list(KINDS)
-    rows = {k: [(spec.name, spec.summary) for spec in known.specs(k)] for k in kinds}
-    if as_json:
-        named = {k: [{"name": n, "summary": s} for n, s in rows[k]] for k in kinds}
-        click.echo(json.dumps(named))
-        return
-    for name, entries in rows.items():
-        click.echo(f"{name}:")
-        width = max((len(entry) for entry, _ in entries), default=0)
-        for entry, summary in entries:
-            click.echo(f"  {entry:<{width}}  {summary}")
-    if known.problems:
+    found = {k: [{"name": s.name, "summary": s.summary} for s in known.specs(k)] for k in kinds}
+    print_answer(as_json, found, _lines(found))
+    if known.problems and not as_json:
         count = len(known.problems)
         click.echo(f"{count} plugin problem{'s' * (count > 1)}: see `harness doctor`.", err=True)
+
+
+def _lines(found: dict[str, list[dict[str, str]]]) -> Iterator[str]:
+    for kind, plugins in found.items():
+        yield f"{kind}:"
+        width = max((len(each["name"]) for each in plugins), default=0)
+        yield from (f"  {each['name']:<{width}}  {each['summary']}" for each in plugins)
 
 
 @contextmanager

@@ -189,21 +189,18 @@ def engine_of(
     from harness.scheduling.local import Local
     from harness.store.paths import scratch_folder
 
-    devices = {each.plan.device for each in missing}
+    accelerators, devices = 0, {each.plan.device for each in missing}
     for device in devices:
         check_machine(device)
-    accelerators = _accelerators() if "cuda" in devices else 0
+    if "cuda" in devices:
+        import torch
+
+        accelerators = torch.cuda.device_count()
     with (
         scratch_folder(root, "stations") as logs,
         Local(min(workers, accelerators) or workers, logs, accelerators=accelerators) as local,
     ):
         yield local.run
-
-
-def _accelerators() -> int:
-    import torch
-
-    return torch.cuda.device_count()
 
 
 def run(

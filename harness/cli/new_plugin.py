@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import epilog, json_option, print_answer
 
 STAGES = ("encoding", "training", "gradient")
 
@@ -47,11 +46,8 @@ def command(kind: str, name: str, stage: str | None, into: Path, as_json: bool) 
     chosen = "" if kind == "attack" else stage or STAGES[0]
     written = write_package(naming, into, chosen)
     folder = into / naming.distribution
-    if as_json:
-        click.echo(json.dumps({"folder": str(folder), "files": [str(path) for path in written]}))
-        return
-    for path in written:
-        click.echo(f"  {path}")
-    click.echo(f"Your idea goes into {folder / 'src' / naming.package / kind}.py. Then:")
-    for line in (f"cd {folder}", "pip install -e . pytest", f"harness check {name}", "pytest"):
-        click.echo(f"  {line}")
+    files = [str(path) for path in written]
+    idea = f"Your idea goes into {folder / 'src' / naming.package / kind}.py. Then:"
+    then = (f"cd {folder}", "pip install -e . pytest", f"harness check {name}", "pytest")
+    lines = [*(f"  {path}" for path in files), idea, *(f"  {line}" for line in then)]
+    print_answer(as_json, {"folder": str(folder), "files": files}, lines)

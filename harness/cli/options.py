@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args
@@ -69,6 +69,14 @@ def given(options: Mapping[str, Any], config: Path | None = None) -> dict[str, A
     from harness.asking.request import read_config
 
     return {**read_config(config), **written}
+
+
+def print_answer(as_json: bool, values: Any, lines: Iterable[str]) -> None:
+    """Print values as JSON where that is asked for, else the lines that people read."""
+    import json
+
+    for line in [json.dumps(values)] if as_json else lines:
+        click.echo(line)
 
 
 def print_json(values: Any) -> None:

@@ -106,7 +106,8 @@ def _privacy_table(record: RunRecord, width: int) -> Table:
     headings += ["worst image", *companions] if width >= NARROW else []
     table = table_of(*headings, no_wrap=True)
     main = main_metric(record.privacy)
-    for name, score in _main_first(record.privacy):
+    # The metric that the verdict speaks of, then the others by name.
+    for name, score in sorted(record.privacy.items(), key=lambda item: (item[0] != main, item[0])):
         if not score.unavailable:
             beside = [record.companions[c].get(name) for c in companions]
             means = [_number(each.mean if each else None) for each in beside]
@@ -153,12 +154,6 @@ def _legend(record: RunRecord) -> str:
     )
     chances = [f"{n}: chance {_number(s.chance)}" for n, s in record.privacy.items() if s.chance]
     return "; ".join([lines, *chances])
-
-
-def _main_first(privacy: dict[str, MetricScore]) -> list[tuple[str, MetricScore]]:
-    """The metric that the verdict speaks of, then the others by name."""
-    main = main_metric(privacy)
-    return sorted(privacy.items(), key=lambda item: (item[0] != main, item[0]))
 
 
 def _row(name: str, score: MetricScore, *, coloured: bool) -> tuple[str | Text, ...]:

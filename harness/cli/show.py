@@ -12,7 +12,7 @@ from harness.cli.options import epilog, json_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.store.record import Records, RunRecord
+    from harness.store.record import RunRecord
 
 PICTURE = click.Path(path_type=Path, dir_okay=False)
 
@@ -54,6 +54,7 @@ def command(
     accuracy without protection. Points of one defense are joined in the order of the option that
     differs.
     """
+    from harness.cli.report import print_report
     from harness.store import cache_root
     from harness.store.record import Records
 
@@ -69,7 +70,9 @@ def command(
         lines = [record.json_text() for record in found]
         click.echo(lines[0] if len(lines) == 1 else f"[{','.join(lines)}]")
         return
-    _print_all(found, kept)
+    for record in found:
+        print_report(record, kept)
+        click.echo()
     if plane:
         _draw_plane(found, metric, plane)
     if panel or (len(found) > 1 and not plane):
@@ -77,14 +80,6 @@ def command(
 
         drawn = draw_panel(kept.root, found, panel or Path("panel.png"), target)
         click.echo(f"panel    {drawn}")
-
-
-def _print_all(found: list[RunRecord], kept: Records) -> None:
-    from harness.cli.report import print_report
-
-    for record in found:
-        print_report(record, kept)
-        click.echo()
 
 
 def _draw_plane(found: Sequence[RunRecord], metric: str | None, path: Path) -> None:

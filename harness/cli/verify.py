@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -47,7 +48,7 @@ def command(
     """
     from harness.cli.progress import Bars
     from harness.store import cache_root
-    from harness.submissions.checks import exit_code
+    from harness.submissions.checks import exit_code, worst
     from harness.submissions.verification import Verifier
 
     found = []
@@ -61,9 +62,12 @@ def command(
                 if not (as_json or (quiet and verdict.outcome == "ok")):
                     _print(verdict)
     if as_json:
-        _print_json(found)
+        outcome = worst(verdict.outcome for verdict in found)
+        verdicts = [verdict.model_dump(mode="json") for verdict in found]
+        print_json({"outcome": outcome, "verdicts": verdicts})
     elif not quiet:
-        click.echo(_counted(found))
+        counts = Counter(verdict.outcome for verdict in found)
+        click.echo(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return exit_code(found)
 
 
@@ -73,20 +77,3 @@ def _print(verdict: Verdict) -> None:
     notes = "; ".join(verdict.notes)
     line = f"{verdict.outcome:<8} {verdict.what:<10} {name:<12}  {verdict.title}"
     click.echo(f"{line}{': ' if verdict.title and notes else ''}{notes}".rstrip())
-
-
-def _counted(verdicts: list[Verdict]) -> str:
-    from collections import Counter
-
-    counts = Counter(verdict.outcome for verdict in verdicts)
-    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-
-
-def _print_json(verdicts: list[Verdict]) -> None:
-    from harness.submissions.checks import worst
-
-    values = {
-        "outcome": worst(verdict.outcome for verdict in verdicts),
-        "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
-    }
-    print_json(values)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import CellFailed, NotApplicable
-from harness.asking.plan import AttackPlan, Cell, one_attack
+from harness.asking.plan import AttackPlan, Cell, resolved
 from harness.running.attack import AttackStage
 from harness.running.judge import (
     SCORE,
@@ -291,7 +291,7 @@ def _members(
         attack = Used.of(known, "attacks", cell.members[name].attack)
         found[name] = Member(status=error.status, error=first_line(error), attack=attack)
     for name, reason in cell.excluded.items():
-        attack = Used.of(known, "attacks", one_attack(name, cell.request.preset, known))
+        attack = Used.of(known, "attacks", resolved("attacks", name, cell.request.preset, known))
         found[name] = Member(status="not_applicable", error=reason, attack=attack)
     return dict(sorted(found.items()))
 

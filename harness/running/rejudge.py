@@ -85,7 +85,7 @@ def _installed(record: RunRecord, known: Registry) -> list[Resolved]:
     found = []
     selections = parse_stack(record.request.defense)
     for selection, used in zip(selections, record.defense, strict=True):
-        spec = known.defense(selection.name)
+        spec = known.spec("defenses", selection.name)
         if spec.version != used.version:
             raise UsageError(
                 f"'{spec.name}' is installed in version {spec.version}; version {used.version} ran"

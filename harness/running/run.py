@@ -27,7 +27,7 @@ from harness.api.release import Release
 from harness.api.specs import Spec
 from harness.api.view import Budget
 from harness.asking.plan import AttackPlan, Cell, plan
-from harness.asking.registry import Registry, load_factory, registry
+from harness.asking.registry import Registry, registry
 from harness.asking.request import make_request
 from harness.assets.lookup import folder as asset_folder
 from harness.assets.lookup import locate
@@ -92,7 +92,8 @@ def stages_of(cell: Cell) -> dict[str, Stage[Any]]:
     }
     if cell.members:
         return shared | {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
-    assert cell.main is not None
+    if cell.main is None:
+        return shared
     return {**shared, "attack": AttackStage(cell, cell.main), "judge": JudgeStage(cell, cell.main)}
 
 
@@ -315,9 +316,8 @@ class Run:
 
     def build(self, kind: str, spec: Spec, argument: Any) -> Any:
         """A plugin at work."""
-        factory = load_factory(spec, self.registry.origin(kind, spec.name))
         with plugin_boundary(spec.name):
-            return factory(argument)
+            return self.registry.build(kind, spec.name, argument)
 
     @contextmanager
     def watched(self, label: str) -> Iterator[Progress]:
@@ -342,29 +342,27 @@ def dry_run(
     root, known = cache_root(), registry()
     check_stage(force)
     cell = settle(plan(make_request(**options), known), root, owner_key)
+    stack = "+".join(defense.name for defense in cell.defenses)
     foreseen = {
-        "cell": f"{'+'.join(d.name for d in cell.defenses)} × {cell.attack.name}",
+        "cell": stack if cell.request.only == "utility" else f"{stack} × {cell.attack.name}",
         "dataset": cell.dataset.name,
         "threat model": cell.threat_model.name,
         "device": f"{cell.device}, {cell.threads} threads",
     }
-    if cell.main is None:
+    if cell.reason:
         return {**foreseen, "status": "not_applicable", "reason": cell.reason}
     if lacking := lacks(cell, root):
         foreseen["status"] = f"cannot run here: {lacking}"
-    beside: dict[str, Any]
-    beside = {"companions": ", ".join(p.attack.name for p in cell.companions) or "none"}
+    attacks: dict[str, Any] = {}
     if cell.members:
-        beside = {"attacks": ", ".join(cell.members), "left out": dict(cell.excluded)}
+        attacks = {"attacks": ", ".join(cell.members), "left out": dict(cell.excluded)}
+    elif cell.main:
+        attacks = {"companions": ", ".join(p.attack.name for p in cell.companions) or "none"}
+    if attacks:
+        attacks = {"channels": ", ".join(sorted(cell.channels)), **attacks}
     run = Run(cell, Store(root), known, force=force)
     stages = {n: "stored" if run.has(s) else "to do" for n, s in stages_of(cell).items()}
-    return {
-        **foreseen,
-        "release kind": cell.kind.value,
-        "channels": ", ".join(sorted(cell.channels)),
-        **beside,
-        "stages": stages,
-    }
+    return {**foreseen, "release kind": cell.kind.value, **attacks, "stages": stages}
 
 
 def equip(cell: Cell, root: Path, secret: bytes | None = None) -> Cell:

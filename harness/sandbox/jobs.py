@@ -32,7 +32,7 @@ from harness.api import (
     View,
 )
 from harness.api.release import Encoder
-from harness.asking.registry import load_factory, registry
+from harness.asking.registry import registry
 from harness.rng import KeyedStream
 from harness.sandbox.rebuilding import plain, restore
 from harness.store.artifacts import below, save_tensors
@@ -173,9 +173,8 @@ def _encoder(frame: Frame) -> Encoder:
 
 
 def _built(kind: str, named: Named) -> Any:
-    entry = registry().entries[kind][named.name]
-    factory = load_factory(entry.spec, entry.origin)
-    return factory(entry.spec.config.model_validate(named.config))
+    config = registry().spec(kind, named.name).config.model_validate(named.config)
+    return registry().build(kind, named.name, config)
 
 
 def share(job: Mapping[str, Any], progress: Progress) -> None:

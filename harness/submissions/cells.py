@@ -54,9 +54,8 @@ def choose(what: str, kind: Kind | None, preset: str, known: Registry) -> Chosen
         raise UsageError(f"'{what}' is a defense and an attack: say which with --kind.")
     if not kinds:
         raise UsageError(_neither(what, names, kind, known))
-    find = known.defense if kinds[0] == "defense" else known.attack
     plugins = [
-        resolve(find(selection.name), selection, preset)
+        resolve(known.spec(f"{kinds[0]}s", selection.name), selection, preset)
         for text in texts
         for selection in parse_stack(text)
     ]

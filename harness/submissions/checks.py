@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from harness.api.errors import EXIT_FAILED, EXIT_INTEGRITY, IntegrityError, UsageError
-from harness.asking.plan import Cell, one_attack, plan
+from harness.asking.plan import Cell, plan, resolved
 from harness.asking.registry import registry
 from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
@@ -152,7 +152,7 @@ def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note
 def _as_declared(report: ControlReport) -> bool:
     """Whether a report is on its attack's own controls; a stranger's may not be installed here."""
     try:
-        spec = registry().attack(report.attack.name)
+        spec = registry().spec("attacks", report.attack.name)
     except UsageError:
         return True
     declared = tuple(result.control for result in report.results)
@@ -300,8 +300,8 @@ def _planned(record: RunRecord) -> Cell | None:
 def _uncounted(record: RunRecord) -> list[str]:
     """Why a record's result does not count; UsageError where that is its attack's to say."""
     request, known = record.request, registry()
-    model = known.threat_model(request.threat_model)
+    model = known.spec("threat_models", request.threat_model)
     if reasons := uncounted(request.preset, model):
         return [flag.message for flag in reasons]
-    attack = one_attack(request.attack, request.preset, known)
+    attack = resolved("attacks", request.attack, request.preset, known)
     return [flag.message for flag in uncounted(request.preset, model, attack)]

@@ -28,7 +28,7 @@ from harness.asking.plan import AttackPlan
 from harness.asking.registry import release_kind
 from harness.control import ControlResult, run_controls
 from harness.description import place
-from harness.running.judge import Judged, JudgeStage
+from harness.running.judge import JudgeStage
 from harness.sandbox.jobs import PREPARED, open_view, read_frame
 from harness.testing.datasets import CASES, known
 from harness.testing.subject import Subject, Unanswered, Violation, find, refusal
@@ -124,15 +124,11 @@ def _answer(bench: Workbench, chosen: AttackPlan) -> Answer:
         raise Violation(
             str(error), "list it in `needs` or `optional`, and ask `view.has` of an optional one"
         ) from error
-    score = _score(bench.run(JudgeStage(bench.run.cell, chosen)))
-    return Answer(tensors, score, sum(bench.processes.times))
-
-
-def _score(judged: Judged) -> str:
-    score = judged.privacy.get("snr_db")
-    if score is None or score.mean is None:
-        return "claims"
-    return f"snr_db {score.mean:.1f}, best null {score.null:.1f}"
+    score = bench.run(JudgeStage(bench.run.cell, chosen)).privacy.get("snr_db")
+    told = "claims"
+    if score is not None and score.mean is not None:
+        told = f"snr_db {score.mean:.1f}, best null {score.null:.1f}"
+    return Answer(tensors, told, sum(bench.process.times))
 
 
 def answers(subject: Subject) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 
 from harness.testing.subject import Subject
 
@@ -27,8 +27,7 @@ class Check:
 
     def __call__(self, subject: Subject) -> str:
         """Ask it."""
-        module, _, name = self.run.partition(":")
-        ask = getattr(import_module(f"harness.testing.{module}"), name)
+        ask = resolve_name(f"harness.testing.{self.run}")
         return str(ask(subject, self.argument) if self.argument else ask(subject))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.api import CellFailed, HarnessError, Recipe, Release, ReleaseKind, Samples, Stage
-from harness.asking.request import parse_one, resolve
+from harness.asking.plan import resolved
 from harness.rng import Axis, KeyedStream, derive
 from harness.running.samples import Space, standardised
 from harness.running.train import learning
@@ -134,26 +134,20 @@ def encodes(subject: Subject) -> str:
     with untouched(**{"private images": private.images, "public images": public.images}):
         subject.build().encode(private, public, KeyedStream(KEY))
     release = release_of(subject)
-    _every_image_is_primary(release.secrets["sources"])
-    if subject.spec.hides_signs and MASKS not in release.secrets:
-        raise Violation("it declares hides_signs and keeps no `masks` among its secrets")
-    return f"encodings {list(release.tensors['encodings'].shape)} float32"
-
-
-def _every_image_is_primary(sources: Tensor) -> None:
-    """Rows [rounds, n, k]; each private image is the first of one row in each round."""
-    primary = sources[..., 0].sort(dim=1).values
+    primary = release.secrets["sources"][..., 0].sort(dim=1).values
     if not bool((primary == torch.arange(primary.shape[1])).all()):
         raise Violation(
             "a round does not have each private image as the first source of one encoding",
             "put the image that a row is the encoding of first in its `sources`",
         )
+    if subject.spec.hides_signs and MASKS not in release.secrets:
+        raise Violation("it declares hides_signs and keeps no `masks` among its secrets")
+    return f"encodings {list(release.tensors['encodings'].shape)} float32"
 
 
 def trains(subject: Subject) -> str:
     """The recipe stays one, and a model is trained to the end under the defense."""
-    chosen = parse_one(VICTIM)
-    recipe = subject.build().adapt(resolve(known().victim(chosen.name), chosen, "quick").config)
+    recipe = subject.build().adapt(resolved("victims", VICTIM, "quick", known()).config)
     if not isinstance(recipe, Recipe):
         raise Violation(f"adapt returned {type(recipe).__name__}; wanted the recipe it was given")
     features = release_of(subject).tensors["features"]
@@ -167,13 +161,6 @@ def protects(subject: Subject) -> str:
     given = gradients()
     with untouched(**given):
         got = subject.build().protect(given, KeyedStream(KEY))
-    _require_alike(given, got)
-    release = release_of(subject)
-    count = sum(name.startswith("gradients.") for name in release.tensors)
-    return f"gradients of {count} parameters"
-
-
-def _require_alike(given: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> None:
     for name, gradient in given.items():
         found = got.get(name)
         if found is None or (found.shape, found.dtype) != (gradient.shape, gradient.dtype):
@@ -181,6 +168,9 @@ def _require_alike(given: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> No
             raise Violation(f"'{name}' {list(gradient.shape)} float32 comes back as {what}")
         if not bool(found.isfinite().all()):
             raise Violation(f"'{name}' comes back with values that are not finite")
+    release = release_of(subject)
+    count = sum(name.startswith("gradients.") for name in release.tensors)
+    return f"gradients of {count} parameters"
 
 
 def _encoding(subject: Subject) -> Callable[[KeyedStream], dict[str, Tensor]]:
@@ -190,8 +180,8 @@ def _encoding(subject: Subject) -> Callable[[KeyedStream], dict[str, Tensor]]:
 
     def encode(stream: KeyedStream) -> dict[str, Tensor]:
         made = defense.encode(private, public, stream)
-        kept = {"weights": made.secrets.weights, "sources": made.secrets.sources}
-        return {"images": made.images, **kept}
+        weights, sources = made.secrets.weights, made.secrets.sources
+        return {"images": made.images, "weights": weights, "sources": sources}
 
     return encode
 
@@ -248,12 +238,8 @@ def protects_and_forgets(subject: Subject) -> str:
 
 def encodes_on_any_device(subject: Subject) -> str:
     """It works on the device of its images."""
-
-    def encode() -> object:
-        private, public = images(subject)
-        return subject.build().encode(on_meta(private), on_meta(public), KeyedStream(KEY))
-
-    return disciplined(subject, encode)
+    private, public = map(on_meta, images(subject))
+    return disciplined(subject, lambda: subject.build().encode(private, public, KeyedStream(KEY)))
 
 
 def trains_on_any_device(subject: Subject) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -86,8 +86,7 @@ class Report:
 
     def values(self) -> dict[str, Any]:
         """As JSON values."""
-        results = [asdict(result) for result in self.results]
-        return {**asdict(self), "results": results, "passed": self.passed}
+        return {**asdict(self), "passed": self.passed}
 
 
 def examine(
@@ -186,8 +185,7 @@ class _Bench:
         return Result(**json.loads(out.read_text(encoding="utf-8")))
 
     def _ask(self, check: Check, out: Path, limit: float) -> None:
-        if self._process is None:
-            self._process = AttackProcess(self._folder / "log", threads=1)
+        self._process = self._process or AttackProcess(self._folder / "log", threads=1)
         subject = self.subject
         job = {
             "action": "call",
@@ -249,23 +247,13 @@ def conforms(text: str, kind: str | None = None, *, seconds: float = SECONDS) ->
     assert not failed, "\n".join(map(str, failed))
 
 
-class _Examination:
-    """A plugin's checks, all asked when the first is looked at."""
-
-    def __init__(self, text: str, kind: str | None, seconds: float) -> None:
-        self.text, self.kind, self.seconds = text, kind, seconds
-
-    @cached_property
-    def report(self) -> Report:
-        return examine(self.text, self.kind, seconds=self.seconds)
-
-
 @dataclass(frozen=True)
 class Promise:
     """One check of a plugin, to be held in a test."""
 
     name: str
-    examination: _Examination
+    examined: Callable[[], Report]
+    """All of the plugin's checks, which are asked once."""
 
     def __str__(self) -> str:
         """As a test's id."""
@@ -273,8 +261,8 @@ class Promise:
 
     def hold(self) -> None:
         """AssertionError with what to fix; SkipTest where it cannot be asked."""
-        report = self.examination.report
-        (result,) = (result for result in report.results if result.check == self.name)
+        results = self.examined().results
+        (result,) = (result for result in results if result.check == self.name)
         if result.verdict == "skipped":
             raise SkipTest(result.message)
         assert result.verdict == "ok", str(result)
@@ -285,5 +273,5 @@ def checks_for(text: str, kind: str | None = None, *, seconds: float = SECONDS) 
 
     UsageError where there is no such plugin. Nothing runs before the first is held.
     """
-    examination = _Examination(text, kind, seconds)
-    return [Promise(each.name, examination) for each in CHECKS[find(text, kind).group]]
+    examined = cache(partial(examine, text, kind, seconds=seconds))
+    return [Promise(each.name, examined) for each in CHECKS[find(text, kind).group]]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from harness.api import AssetFolder, Metric, MetricSpec, Samples, Scene
-from harness.asking.registry import load_factory
+from harness.asking.registry import registry
 from harness.testing.datasets import CASES, Kit, KitConfig
 from harness.testing.subject import Subject, Unanswered, Violation
 from harness.testing.watch import forgetful, same, unmoved, untouched
@@ -32,7 +32,7 @@ class Scorer:
             classes=len(held.classes),
         )
         self.truth = own.images
-        self.metric: Metric = load_factory(subject.spec, subject.origin)(scene)
+        self.metric: Metric = registry().build("metrics", subject.name, scene)
         reason = self.metric.unavailable(tuple(self.truth.shape[1:]))
         if reason:
             raise Unanswered(reason)
@@ -53,6 +53,11 @@ class Scorer:
     def noise(self) -> Tensor:
         """Noise in place of the truth."""
         return torch.rand(self.truth.shape, generator=torch.Generator().manual_seed(9))
+
+
+def _of_noise(subject: Subject, case: str = "colour") -> Tensor:
+    scorer = Scorer(subject, case)
+    return scorer.score(scorer.noise)
 
 
 def scores(subject: Subject) -> str:
@@ -92,26 +97,19 @@ def in_range(subject: Subject) -> str:
 
 def deterministic(subject: Subject) -> str:
     """The same pair has the same score."""
-    one, other = Scorer(subject), Scorer(subject)
-    if not same(one.score(one.noise), other.score(other.noise)):
+    if not same(_of_noise(subject), _of_noise(subject)):
         raise Violation("the same images score otherwise the second time")
     return "the same images score the same"
 
 
 def leaves_the_world_alone(subject: Subject) -> str:
     """No global state is moved."""
-
-    def run() -> None:
-        scorer = Scorer(subject)
-        scorer.score(scorer.noise)
-
-    return unmoved(run)
+    return unmoved(lambda: _of_noise(subject))
 
 
 def copes_with(subject: Subject, case: str) -> str:
     """Data out of the ordinary is scored, or `unavailable` says why not."""
-    scorer = Scorer(subject, case)
-    values = scorer.score(scorer.noise)
+    values = _of_noise(subject, case)
     undefined = int(values.isnan().sum())
     return f"{len(values) - undefined} of {len(values)} images have a score"
 

@@ -114,10 +114,8 @@ def classifies_on_any_device(subject: Subject) -> str:
     return disciplined(subject, lambda: on_meta(_built(subject))(images))
 
 
-def _images(shape: tuple[int, ...] = INPUT, *, flat: bool = False) -> Tensor:
+def _images(shape: tuple[int, ...] = INPUT) -> Tensor:
     """Images [b, c, h, w] in [0,1]."""
-    if flat:
-        return torch.full((BATCH, *shape), 0.5)
     return torch.rand(BATCH, *shape, generator=torch.Generator().manual_seed(11))
 
 
@@ -158,7 +156,8 @@ def leaves_the_world_alone(subject: Subject) -> str:
 def embeds_odd_images(subject: Subject, case: str) -> str:
     """Images of any size have features."""
     shape = CASES[case].shape
-    features = _embedded(subject, _images(shape, flat=case == "constant"))
+    images = torch.full((BATCH, *shape), 0.5) if case == "constant" else _images(shape)
+    features = _embedded(subject, images)
     return f"{list(shape)} to {list(features.shape[1:])}"
 
 

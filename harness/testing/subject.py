@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from harness.api.assets import AssetFolder
 from harness.api.errors import HarnessError, UsageError
 from harness.api.specs import AttackSpec, DefenseSpec, Spec
-from harness.asking.registry import Origin, load_factory
+from harness.asking.registry import Origin, registry
 from harness.asking.request import Resolved, parse_one, resolve
 from harness.assets import folder
 from harness.description import entry_of
@@ -82,7 +82,7 @@ class Subject:
 
     def build(self) -> Any:
         """The plugin at work, new."""
-        return load_factory(self.spec, self.origin)(self.plugin.config)
+        return registry().build(self.kind, self.name, self.plugin.config)
 
 
 def find(text: str, kind: str | None = None, seconds: float = SECONDS) -> Subject:

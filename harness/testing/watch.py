@@ -142,17 +142,12 @@ def disciplined(subject: Subject, work: Callable[[], object]) -> str:
         work()
     except (Unanswered, AssetUnavailable, NotApplicable):
         raise
-    except Exception as error:  # noqa: BLE001  without values a plugin may raise anything
-        return _as_far_as(error, _line_of(error, subject))
+    except Exception as error:
+        line = _line_of(error, subject)
+        if any(part in str(error) for part in MISPLACED):
+            raise Violation(f"it mixes devices ({line}): {error}") from error
+        return f"names no device; mixes none as far as {line}, where it asks for values"
     return "names no device, and mixes none"
-
-
-def _as_far_as(error: Exception, line: str) -> str:
-    """How far a plugin could be followed; Violation if it ended where devices are mixed."""
-    message = str(error)
-    if any(part in message for part in MISPLACED):
-        raise Violation(f"it mixes devices ({line}): {message}") from error
-    return f"names no device; mixes none as far as {line}, where it asks for values"
 
 
 def _line_of(error: BaseException, subject: Subject) -> str:

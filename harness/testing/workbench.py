@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -45,10 +44,13 @@ def serve(job: Mapping[str, Any], progress: Progress) -> None:
 
 
 class OwnProcess:
-    """An attack's process that is this one: it holds the kit's images and nothing else."""
+    """The one process of all attacks is this one: it holds the kit's images and nothing else."""
 
-    def __init__(self, serve: Serve, times: list[float]) -> None:
-        self._serve, self._times = serve, times
+    def __init__(self, serve: Serve) -> None:
+        self.expected = 0
+        self.times: list[float] = []
+        """How long each job took."""
+        self._serve = serve
 
     def __enter__(self) -> OwnProcess:
         return self
@@ -56,41 +58,32 @@ class OwnProcess:
     def __exit__(self, *_: object) -> None:
         return None
 
+    def warm(self) -> None:
+        """Nothing has to be started."""
+
+    def take(self) -> OwnProcess:
+        """The one that is always free."""
+        return self
+
+    def close(self) -> None:
+        """Nothing was started."""
+
     def ask(
         self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
     ) -> Spent:
         """Do one job; whatever the attack raises comes through."""
         started = time.perf_counter()
         self._serve(job, progress)
-        self._times.append(time.perf_counter() - started)
-        return Spent(self._times[-1], 0.0)
-
-
-class OwnProcesses:
-    """Attacks at work in this process, and how long each took."""
-
-    def __init__(self, serve: Serve) -> None:
-        self.expected = 0
-        self.times: list[float] = []
-        self._serve = serve
-
-    def warm(self) -> None:
-        """Nothing has to be started."""
-
-    def take(self) -> OwnProcess:
-        """The one that is always free."""
-        return OwnProcess(self._serve, self.times)
-
-    def close(self) -> None:
-        """Nothing was started."""
+        self.times.append(time.perf_counter() - started)
+        return Spent(self.times[-1], 0.0)
 
 
 class Workbench:
     """One cell, ready to be made step by step."""
 
-    def __init__(self, run: Run, processes: OwnProcesses) -> None:
+    def __init__(self, run: Run, process: OwnProcess) -> None:
         self.run = run
-        self.processes = processes
+        self.process = process
 
     @property
     def plan(self) -> AttackPlan:
@@ -119,16 +112,9 @@ def workbench(
 ) -> Iterator[Workbench]:
     """A cell of these options in a store of its own, under this owner's key."""
     with scratch_folder(workplaces(), "check") as root:
-        _lend_assets(root)
+        assets = cache_root() / "assets"
+        if assets.is_dir():  # datasets and weights that are here already are here too
+            (root / "assets").symlink_to(assets.absolute())
         cell = equip(plan(make_request(**options), known()), root)
-        processes = OwnProcesses(serve)
-        yield Workbench(
-            Run(cell, Store(root), known(), secret=secret, processes=processes), processes
-        )
-
-
-def _lend_assets(root: Path) -> None:
-    """Datasets and weights that are here already are here too."""
-    assets = cache_root() / "assets"
-    if assets.is_dir():
-        (root / "assets").symlink_to(assets.absolute())
+        process = OwnProcess(serve)
+        yield Workbench(Run(cell, Store(root), known(), secret=secret, processes=process), process)

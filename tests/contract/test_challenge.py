@@ -164,10 +164,10 @@ def test_what_was_not_submitted_is_the_mean_colour(mixed):
 
 
 def test_without_the_dataset_the_only_null_is_the_mean_colour(mixed, monkeypatch):
-    monkeypatch.setattr(registry(), "dataset", lambda name: registry()._find("datasets", "gone"))
+    monkeypatch.setitem(registry().entries, "datasets", {})
     found = mixed.scored(images=mixed.tensors["images"])
     assert set(found.measures["max_ssim"].nulls) == {"mean_colour"}
-    assert "for want of public images: Unknown dataset 'gone'" in found.notes[0]
+    assert "for want of public images: Unknown dataset 'fashion-mini'" in found.notes[0]
 
 
 def test_a_pack_tells_what_can_be_checked_of_it(mixed, cross, tmp_path):

@@ -157,6 +157,16 @@ def test_a_dry_run_says_what_is_stored_and_runs_nothing(cache: Path, first: dict
     assert "channels       encoder, encodings" in succeed(*UNET, "--dry-run", cache=cache)
 
 
+def test_a_dry_run_of_the_utility_alone_has_stages_and_no_attack(
+    cache: Path, first: dict[str, Any]
+) -> None:
+    asked = (*UNET, "--only", "utility", "--dry-run", "--json")
+    foreseen = json.loads(succeed(*asked, cache=cache))
+    assert foreseen["stages"] == {"load": "stored", "release": "stored", "train": "stored"}
+    assert foreseen["cell"] == first["defense"][0]["name"]
+    assert not {"status", "reason", "channels", "companions"} & set(foreseen)
+
+
 def test_a_dry_run_knows_the_owners_key(tmp_path: Path, cache: Path) -> None:
     key = tmp_path / "key"
     key.write_bytes(b"0123456789abcdef")

@@ -86,7 +86,7 @@ def _caught(work):
 def test_what_a_plugin_says_itself_is_a_refusal_and_what_the_engine_says_is_none():
     own = _caught(lambda: _raise(NotApplicable("these are no images")))
     assert refusal(own) == "refuses: these are no images"
-    engines = _caught(lambda: registry().defense("mixupp"))
+    engines = _caught(lambda: registry().spec("defenses", "mixupp"))
     with pytest.raises(UsageError, match="Unknown defense"):
         refusal(engines)
 

@@ -58,7 +58,7 @@ def test_no_plugin_uses_another_plugin_s_folder() -> None:
 
 def parts(attack: str) -> list[str]:
     """The modules that an attack names: its class, its options, what makes its preparations."""
-    spec = registry().attack(attack)
+    spec = registry().spec("attacks", attack)
     factories = [spec.factory, *(made.factory for made in spec.preparations)]
     return [*(factory.partition(":")[0] for factory in factories), spec.config.__module__]
 

@@ -86,8 +86,8 @@ def test_the_built_ins_stand_and_need_no_torch_to_be_listed():
 
 def test_a_declaration_is_found_by_kind_and_name(publish):
     known = build_registry([publish("fogs", [defense("fog")], [attack("lamp", {"encodings"})])])
-    assert known.defense("fog").name == "fog"
-    assert known.attack("lamp").needs == ({Channel.ENCODINGS},)
+    assert known.spec("defenses", "fog").name == "fog"
+    assert known.spec("attacks", "lamp").needs == ({Channel.ENCODINGS},)
     assert str(known.origin("attacks", "lamp")) == "plugin 'fogs' of distribution 'fogs'"
 
 
@@ -104,8 +104,8 @@ def test_the_built_in_keeps_its_name_and_then_the_alphabet_decides(publish, orde
         publish("encoding-harness", [defense("none", summary="own")]),
     ]
     known = build_registry(points[::order])
-    assert known.defense("none").summary == "own"
-    assert known.defense("fog").summary == "alpha"
+    assert known.spec("defenses", "none").summary == "own"
+    assert known.spec("defenses", "fog").summary == "alpha"
     assert sorted(map(str, known.problems)) == [
         "plugin 'alpha' of distribution 'alpha': its defense 'none' is refused: plugin "
         "'encoding-harness' of distribution 'encoding-harness' has that name already",
@@ -166,30 +166,30 @@ def test_every_alternative_of_an_attacks_needs_reads_one_release(publish, needs)
 
 def test_an_unknown_name_offers_the_nearest():
     with pytest.raises(UsageError) as caught:
-        registry().defense("singmx")
+        registry().spec("defenses", "singmx")
     assert str(caught.value) == "Unknown defense 'singmx'. Did you mean 'singmix'?"
 
 
 def test_a_name_like_no_other_gets_the_list(publish):
     known = build_registry([publish("fogs", [defense("fog"), defense("mist")])])
     with pytest.raises(UsageError, match=r"Unknown defense 'zzz'\. Known: fog, mist\."):
-        known.defense("zzz")
+        known.spec("defenses", "zzz")
     with pytest.raises(UsageError, match=r"Unknown threat model 'zzz'\. None are installed\."):
-        known.threat_model("zzz")
+        known.spec("threat_models", "zzz")
 
 
 def test_a_name_that_a_broken_plugin_bears_says_so(publish):
     known = build_registry([publish("fogs", [defense("Fog")])])
     with pytest.raises(UsageError, match=r"Unknown defense 'fogs'.*'Fog' is not a name"):
-        known.defense("fogs")
+        known.spec("defenses", "fogs")
 
 
 def test_a_factory_is_imported_when_asked_and_blamed_by_name(publish):
     known = build_registry([publish("fogs", [defense("fog"), defense("mist", factory="gone:X")])])
     origin = known.origin("defenses", "fog")
-    assert load_factory(known.defense("fog"), origin) is __import__("json").JSONDecoder
+    assert load_factory(known.spec("defenses", "fog"), origin) is __import__("json").JSONDecoder
     with pytest.raises(PluginError, match="distribution 'fogs': 'mist' cannot be loaded from gone"):
-        load_factory(known.defense("mist"), origin)
+        load_factory(known.spec("defenses", "mist"), origin)
 
 
 def test_a_spec_of_another_kind_is_refused(publish):
@@ -227,4 +227,4 @@ def test_an_attack_that_is_many_needs_nothing_of_its_own(publish):
     many = replace(attack("lamps", {"encodings"}), needs=(), factory="", members=("*",))
     known = build_registry([publish("fogs", [], [many])])
     assert known.problems == []
-    assert known.attack("lamps").members == ("*",)
+    assert known.spec("attacks", "lamps").members == ("*",)
