@@ -35,7 +35,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, in the order a user meets them."""
-        return list(COMMANDS)
+        return [*COMMANDS]  # `list` is a module of this package once it has been imported
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command by name."""
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from the table above: nothing is imported for it."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items()])
 
 
 @click.group(

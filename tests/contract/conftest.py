@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 from strangers import Machine, pip_install
 
+from harness.sandbox.process import FORK_SERVERS
+
 EXAMPLE = Path(__file__).parents[2] / "plugins" / "example_thirdparty"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_servers():
+    """What starts attacks' processes imports torch once for all evaluations in this process."""
+    with FORK_SERVERS.kept():
+        yield
 
 
 @pytest.fixture(scope="session")

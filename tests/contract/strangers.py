@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
 import psutil
+from forked import fork
 
 SMALL = (
     *("evaluate", "--threads", "1", "--victim", "mlp", "--metrics", "snr_db", "--only", "privacy"),
@@ -18,6 +18,7 @@ SMALL = (
 )
 """A cell of a few seconds; it still needs a dataset."""
 
+SERIES = Path(__file__).with_name("series.py")
 ASKING = """
 import json, sys
 from dataclasses import asdict
@@ -59,28 +60,22 @@ class Machine:
         return self.python("-m", "harness", *arguments)
 
     def series(self, commands):
-        """Several commands, each as typed, in one process: torch is imported once."""
-        ran = self.python(__file__, json.dumps(commands))
+        """Several commands, each as typed, in one process: what starts attacks is started once."""
+        ran = self.python(str(SERIES), json.dumps(commands))
         assert ran.code == 0, ran.err
         return [Ran(**outcome) for outcome in ran.json]
 
     def python(self, *arguments):
         """Python with these arguments, and what it left."""
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(map(str, self.sites)),
-                "HARNESS_CACHE": str(self.cache),
-                "OMP_NUM_THREADS": "1",
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, self.sites)),
+            "HARNESS_CACHE": str(self.cache),
+            "OMP_NUM_THREADS": "1",
+        }
+        process = fork(arguments, environment, Path.cwd())
+        out, err = process.communicate(timeout=600)
+        return Ran(process.wait(), out, err)
 
     def checked(self, asked):
         """What checks find, by plugin and check; in one process, for plugins that do not hang."""
@@ -122,30 +117,3 @@ def install(site, distribution, source, *, plugin=None):
 def names(listed):
     """Kinds and names of what `harness list --json` printed."""
     return Counter((kind, entry["name"]) for kind, entries in listed.items() for entry in entries)
-
-
-def _once(arguments):
-    """Run one command with both streams caught at the file descriptors, as a shell would."""
-    from harness.__main__ import main
-
-    sys.argv = ["harness", *arguments]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        kept = os.dup(1), os.dup(2)
-        os.dup2(out.fileno(), 1)
-        os.dup2(err.fileno(), 2)
-        try:
-            main()
-        except SystemExit as ending:
-            code = ending.code or 0
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os.dup2(kept[0], 1)
-            os.dup2(kept[1], 2)
-        out.seek(0)
-        err.seek(0)
-        return {"code": code, "out": out.read().decode(), "err": err.read().decode()}
-
-
-if __name__ == "__main__":
-    print(json.dumps([_once(arguments) for arguments in json.loads(sys.argv[1])]))

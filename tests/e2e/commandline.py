@@ -11,7 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import forked
 import psutil
+from forked import Forked
+
+Command = subprocess.Popen[str] | Forked
 
 SIZES = ("--private-size", "40", "--public-size", "120", "--test-size", "60", "--threads", "1")
 SCORES = ("--metrics", "snr_db,mse")
@@ -29,24 +33,31 @@ def environment(cache: Path, **more: str) -> dict[str, str]:
     return {**os.environ, "HARNESS_CACHE": str(cache), "OMP_NUM_THREADS": "1", **more}
 
 
-def start(
-    *arguments: str, cache: Path, importtime: bool = False, **options: Any
-) -> subprocess.Popen[str]:
-    """Start a command with its output in pipes; `importtime` lists its imports on stderr."""
-    listing = ["-X", "importtime"] if importtime else []
+def start(*arguments: str, cache: Path, **options: Any) -> subprocess.Popen[str]:
+    """Start a command with its output in pipes."""
+    return python("-m", "harness", *arguments, cache=cache, **options)
+
+
+def python(*arguments: str, cache: Path, **options: Any) -> subprocess.Popen[str]:
+    """Start Python with its output in pipes."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        [sys.executable, *listing, "-m", "harness", *arguments],
-        text=True,
-        **{**pipes, "env": environment(cache), **options},
+        [sys.executable, *arguments], text=True, **{**pipes, "env": environment(cache), **options}
     )
 
 
-def harness(*arguments: str, cache: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    process = start(*arguments, cache=cache, **options)
+def fork(*arguments: str, cache: Path, cwd: Path | None = None) -> Command:
+    """Let a command begin with its imports done; signals are heeded."""
+    return forked.fork(["-m", "harness", *arguments], environment(cache), cwd or Path.cwd())
+
+
+def harness(
+    *arguments: str, cache: Path, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, its imports aside."""
+    process = fork(*arguments, cache=cache, cwd=cwd)
     out, err = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    return subprocess.CompletedProcess(arguments, process.wait(), out, err)
 
 
 def succeed(*arguments: str, cache: Path) -> str:
@@ -94,7 +105,7 @@ def heed_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def family(process: Command) -> list[psutil.Process]:
     """All processes that a command has started, and those that they did."""
     try:
         return psutil.Process(process.pid).children(recursive=True)

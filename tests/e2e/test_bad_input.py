@@ -7,12 +7,13 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import PRIVACY, TINY, complaint, files, harness, record, succeed
+from commandline import PRIVACY, TINY, complaint, files, harness, python, record, start, succeed
 
 MISWRITTEN = {
     "--defense singmx": "Unknown defense 'singmx'. Did you mean 'singmix'?",
@@ -88,8 +89,10 @@ def test_a_command_that_cannot_be(tmp_path: Path, written: str) -> None:
 
 @pytest.mark.core
 def test_what_is_written_wrong_is_said_without_importing_torch(tmp_path: Path) -> None:
-    done = harness("evaluate", "--defense", "singmx", cache=tmp_path, importtime=True)
-    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    command = ("-X", "importtime", "-m", "harness", "evaluate", "--defense", "singmx")
+    with python(*command, cache=tmp_path) as process:
+        _, listing = process.communicate(timeout=120)
+    names = {line.rpartition("|")[2].strip() for line in listing.splitlines()}
     assert "harness.asking.registry" in names
     assert not names & {"torch", "numpy", "scipy", "matplotlib", "pandas"}
 
@@ -204,7 +207,9 @@ def small_files_only(limit: int) -> None:
 def test_no_room_left(tmp_path: Path, limit: int) -> None:
     """With these sizes the splits take 95 kB and the release 128 kB."""
     command = (*PRIVACY, "--public-size", "40", "--test-size", "40")
-    done = harness(*command, cache=tmp_path, preexec_fn=lambda: small_files_only(limit))
+    with start(*command, cache=tmp_path, preexec_fn=lambda: small_files_only(limit)) as process:
+        out, err = process.communicate(timeout=120)
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
     assert "HARNESS_CACHE" in complaint(done, 2)
     assert not list(tmp_path.glob("tmp/*"))
     assert "Everything is what its hash says" in succeed("cache", "verify", cache=tmp_path)

@@ -16,13 +16,13 @@ import psutil
 import pytest
 from commandline import (
     PRIVACY,
+    Command,
     assert_all_end,
     family,
-    heed_signals,
+    fork,
     record,
     scores,
     scratch,
-    start,
     succeed,
 )
 
@@ -30,22 +30,16 @@ CACHES, KILLS = 4, 5
 """Twenty kills: in each of four caches five, one after another."""
 CHEAP = (*PRIVACY, "--attack", "linear[steps=1]", "--metrics", "snr_db")
 """The cheapest evaluation whose attack learns something before the release."""
-LATEST_FIRST = ("judge", "attack", "prepare", "release", "load")
+STAGE_SECONDS = 0.1
+"""About as long as a stage takes: a kill comes so much later than an outcome at most."""
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """A run that nobody disturbed, and how long it and its repetition without a record took."""
+    """A run that nobody disturbed: its record, and how many outcomes of stages it stored."""
 
     record: dict[str, Any]
     stored: int
-    seconds: float
-    at_least: float
-
-    def remaining(self, cache: Path) -> float:
-        """About how many seconds a run takes that finds what this cache holds."""
-        missing = max(0.0, 1 - artifacts(cache) / self.stored)
-        return self.at_least + missing * (self.seconds - self.at_least)
 
 
 def artifacts(cache: Path) -> int:
@@ -53,69 +47,48 @@ def artifacts(cache: Path) -> int:
     return len(list(cache.glob("artifacts/*/*")))
 
 
-def timed(cache: Path) -> tuple[dict[str, Any], float]:
-    started = time.monotonic()
-    values = record(*CHEAP, cache=cache)
-    return values, time.monotonic() - started
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     cache = tmp_path_factory.mktemp("quiet")
-    values, seconds = timed(cache)
-    shutil.rmtree(cache / "cells")
-    _, at_least = timed(cache)
-    return Undisturbed(values, artifacts(cache), seconds, min(seconds, at_least))
+    return Undisturbed(record(*CHEAP, cache=cache), artifacts(cache))
 
 
-def killed_after(seconds: float, cache: Path) -> bool:
-    """Start the evaluation and kill it; whether it was still running then."""
-    with start(*CHEAP, cache=cache) as process:
+def killed_after(outcomes: int, later: float, cache: Path) -> bool:
+    """Kill an evaluation so many seconds after so much is stored; whether it was at work then."""
+    with fork(*CHEAP, cache=cache) as process:
+        while artifacts(cache) < outcomes:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-            assert process.returncode == 0
+            process.wait(later)
+            assert process.returncode == 0, process.communicate()
             return False
         started = family(process)
-        assert process.poll() is None
         process.kill()
     assert process.returncode == -signal.SIGKILL
     assert_all_end(started)
     return True
 
 
-def lose(cache: Path, moments: random.Random) -> None:
-    """Remove the record and what the last few stages stored, so that there is work again."""
-    shutil.rmtree(cache / "cells", ignore_errors=True)
-    for stage in LATEST_FIRST[: moments.randint(1, len(LATEST_FIRST))]:
-        shutil.rmtree(cache / "artifacts" / stage, ignore_errors=True)
-
-
-def kill_at(fraction: float, cache: Path, quiet: Undisturbed, moments: random.Random) -> None:
-    """Kill a run after this fraction of the time it would take; again, if it was faster."""
-    for hurry in (1, 0.9, 0.8, 0.7, 0.6):
-        if (cache / "cells").is_dir():
-            lose(cache, moments)
-        if killed_after(hurry * fraction * quiet.remaining(cache), cache):
-            return
-    raise AssertionError(f"no run lasts for {fraction} of what it is expected to")
-
-
 @pytest.mark.parametrize("seed", range(CACHES))
 def test_killed_five_times_it_ends_with_the_same_record(
     tmp_path: Path, undisturbed: Undisturbed, seed: int
 ) -> None:
-    """Over all caches one kill falls into each twentieth of a run."""
+    """Over all caches one kill falls into each twentieth of what a run stores."""
     moments = random.Random(seed)
-    fractions = [(i * CACHES + seed + moments.random()) / (CACHES * KILLS) for i in range(KILLS)]
-    for fraction in moments.sample(fractions, KILLS):
-        kill_at(fraction, tmp_path, undisturbed, moments)
+    for i in range(KILLS):
+        outcomes = undisturbed.stored * (i * CACHES + seed) // (CACHES * KILLS)
+        later = moments.uniform(0, STAGE_SECONDS)
+        while not killed_after(outcomes, later, tmp_path):
+            shutil.rmtree(tmp_path / "cells")  # there is work again, if little
+            later /= 2
     resumed = record(*CHEAP, cache=tmp_path)
     assert resumed["id"] == undisturbed.record["id"]
     assert scores(resumed) == scores(undisturbed.record)
     assert "Everything is what its hash says" in succeed("cache", "verify", cache=tmp_path)
 
 
-def wait_for_worker(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def wait_for_worker(process: Command) -> list[psutil.Process]:
     """Wait until the attack's process has been started."""
     while process.poll() is None:
         if found := family(process):
@@ -125,7 +98,7 @@ def wait_for_worker(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def test_an_orphaned_attack_ends_by_itself(tmp_path: Path) -> None:
-    with start(*CHEAP, cache=tmp_path) as process:
+    with fork(*CHEAP, cache=tmp_path) as process:
         orphans = wait_for_worker(process)
         process.kill()
     assert_all_end(orphans)
@@ -134,11 +107,11 @@ def test_an_orphaned_attack_ends_by_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("later", [0.0, 0.3])
 def test_an_interrupted_run_leaves_nothing_behind(
-    tmp_path: Path, undisturbed: Undisturbed, number: signal.Signals, later: float
+    tmp_path: Path, number: signal.Signals, later: float
 ) -> None:
-    with start(*CHEAP, cache=tmp_path, preexec_fn=heed_signals) as process:
+    with fork(*CHEAP, cache=tmp_path) as process:
         workers = wait_for_worker(process)
-        time.sleep(later * undisturbed.at_least)
+        time.sleep(later)
         workers += family(process)
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
