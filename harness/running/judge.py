@@ -22,7 +22,7 @@ from harness.scoring.matching import COLOUR, MEAN, Nulls
 from harness.scoring.summary import ByImage, MetricScore, another_of_its_class, by_image
 from harness.scoring.verdict import FoundOut, verdict
 from harness.store.artifacts import Artifact, below
-from harness.store.provenance import assets_identity, packages_of, source_sha256
+from harness.store.provenance import assets_identity, packages_of, sha256_of, source_sha256
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -241,7 +241,7 @@ def judge_of(run: Run, *of: str) -> Judge:
 
 def null_scores(run: Run, told: Help) -> NullScores:
     """The nulls' scores, told as much of the truth as matching an attack's images took."""
-    batches = str(run.cell.request.batch_size) if told.groups is not None else ""
+    batches = "" if told.groups is None else sha256_of(told.groups.tolist())
     judge = judge_of(run, "nulls", str(told.guesses), batches)
     return judge.score_nulls(told, run(NullsStage.of(run.cell)))
 

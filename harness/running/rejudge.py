@@ -26,7 +26,7 @@ from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import ByImage, MetricScore
 from harness.store.artifacts import Artifact, Store
-from harness.store.files import read_tensors
+from harness.store.files import read_tensors, sha256_of_file
 from harness.store.record import RunRecord, Used
 
 
@@ -50,7 +50,9 @@ def rejudge(
     was opened. UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
     """
     known = registry()
-    cell = equip(_cell(record, release is not None, known), store.root)
+    files = (reconstruction, "reconstruction"), *([(release, "release")] if release else [])
+    content = " ".join(sha256_of_file(path, what) for path, what in files)
+    cell = equip(_cell(record, release is not None, known, content), store.root)
     plan = cell.main
     assert plan
     with Run(cell, store, known, observer=observer, force="judge") as run:
@@ -63,8 +65,11 @@ def rejudge(
     return Rejudged(judged.privacy, by_image, judged.findings, judged.identification)
 
 
-def _cell(record: RunRecord, kept: bool, known: Registry) -> Cell:
-    """The cell as it ran; stand-ins take the places of an attack, and of defenses not needed."""
+def _cell(record: RunRecord, kept: bool, known: Registry, content: str) -> Cell:
+    """The cell as it ran; stand-ins take the places of an attack, and of defenses not needed.
+
+    The attack's stand-in is of the version `content`, so that keys name what came back truly.
+    """
     asked = {**record.request.model_dump(), "threads": record.threads, "device": "auto"}
     request = make_request(**asked)
     try:
@@ -72,7 +77,8 @@ def _cell(record: RunRecord, kept: bool, known: Registry) -> Cell:
         channels = frozenset(map(Channel, record.channels_used))
     except ValueError as error:
         raise UsageError(f"the record is of no cell that there could be: {error}") from None
-    main = AttackPlan(_absent_attack(record.attack, channels), kind, channels)
+    returned = record.attack.model_copy(update={"version": content})
+    main = AttackPlan(_absent_attack(returned, channels), kind, channels)
     if kept:
         defenses = tuple(_absent_defense(used, record) for used in record.defense)
     else:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from harness.api import UsageError
 from harness.evaluation import evaluate
@@ -89,3 +90,16 @@ def test_a_defense_of_another_version_does_not_stand_in(record: RunRecord, root:
     older = tuple(used.model_copy(update={"version": "0"}) for used in record.defense)
     with pytest.raises(UsageError, match="version 0 ran"):
         again(record.model_copy(update={"defense": older}), root, kept=False)
+
+
+def test_one_cell_with_two_answers_is_judged_twice(record: RunRecord, root: Path) -> None:
+    """By one store, as `verify` does it: the keys name what came back, not who says so."""
+    store = Store(root)
+    answer = store.tensors_path("attack", record.artifacts["attack"].key)
+    tensors = load_file(answer)
+    other = root / "other.safetensors"
+    twice = {n: 2 * t if t.is_floating_point() else t for n, t in tensors.items()}
+    save_file(twice, other)
+    first, second = (rejudge(record, path, None, store, Observer()) for path in (answer, other))
+    assert (first.privacy, first.findings) == (record.privacy, record.findings)
+    assert (second.privacy, second.findings) != (record.privacy, record.findings)
