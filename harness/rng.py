@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -139,3 +140,12 @@ def public_stream(seed: int) -> KeyedStream:
 def secret_stream(seed: int, secret: bytes | None) -> KeyedStream:
     """All randomness of an owner."""
     return KeyedStream(owner_key(seed, secret))
+
+
+def make_deterministic(threads: int) -> None:
+    """Fixed thread count, and the deterministic form of every operation that has one."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(threads)
+    torch.set_deterministic_debug_mode("warn")

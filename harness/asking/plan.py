@@ -112,8 +112,8 @@ class Cell:
     def trained_kind(self) -> ReleaseKind:
         """The release whose victim's accuracy counts.
 
-        Gradients leave a model that is still young; its grown-up twin is trained on encodings
-        under the same stack.
+        Gradients are taken of a model that is hardly trained, so it is that of a model trained to
+        the end on the same stack's encodings.
         """
         return ReleaseKind.FEATURES if self.kind is ReleaseKind.FEATURES else ReleaseKind.ENCODINGS
 

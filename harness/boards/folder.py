@@ -43,7 +43,7 @@ class BoardFolder:
         return holding(self.path / "submissions", "submission.toml")
 
     def kept(self) -> list[RunRecord]:
-        """Every record of the board, checked against its id; IntegrityError for one that lies."""
+        """Every record of the board; IntegrityError for one that is not what its id says."""
         return [self.load(path) for path in listed(self.path / "records", ".json")]
 
     def load(self, path: Path) -> RunRecord:

@@ -41,7 +41,7 @@ def info(as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Drop every artifact.")
 @json_option
 def prune(days: float, everything: bool, as_json: bool) -> None:
-    """Drop artifacts and features unused for so many days. Records, pictures and assets stay."""
+    """Drop artifacts and features unused for this many days. Records, pictures and assets stay."""
     from harness.store.upkeep import prune as run
 
     count, size = run(0.0 if everything else days)

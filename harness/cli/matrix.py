@@ -197,7 +197,7 @@ def engine_of(
 
         accelerators = torch.cuda.device_count()
     with (
-        scratch_folder(root, "stations") as logs,
+        scratch_folder(root, "workers") as logs,
         Local(min(workers, accelerators) or workers, logs, accelerators=accelerators) as local,
     ):
         yield local.run

@@ -186,7 +186,7 @@ def _batch_gradients(
 
 @contextmanager
 def _more_than_one_value() -> Iterator[None]:
-    """What torch says of BatchNorm on a single value, as advice."""
+    """Turn torch's error about BatchNorm on one value into advice."""
     try:
         yield
     except ValueError as error:

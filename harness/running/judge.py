@@ -143,7 +143,7 @@ def metric_identity(spec: MetricSpec) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class ScoreStage(Output[Scores]):
-    """The scores of one metric, kept by themselves: another metric makes nobody score again.
+    """The scores of one metric, stored on their own: a metric more does not score the others again.
 
     `scored` names what is; `metric` may end in `_abs`.
     """
@@ -239,10 +239,15 @@ def judge_of(run: Run, *of: str) -> Judge:
     )
 
 
-def null_scores(run: Run, told: Help) -> NullScores:
-    """The nulls' scores, told as much of the truth as matching an attack's images took."""
+def name_of(told: Help) -> tuple[str, str, str]:
+    """What nulls are scored with: the batches of another release are others."""
     batches = "" if told.groups is None else sha256_of(told.groups.tolist())
-    judge = judge_of(run, "nulls", str(told.guesses), batches)
+    return "nulls", str(told.guesses), batches
+
+
+def null_scores(run: Run, told: Help) -> NullScores:
+    """The nulls' scores, matched with as much help from the truth as an attack's images."""
+    judge = judge_of(run, *name_of(told))
     return judge.score_nulls(told, run(NullsStage.of(run.cell)))
 
 
@@ -355,8 +360,8 @@ def evidence_of(run: Run) -> Evidence:
 def misplaced(run: Run, plan: AttackPlan) -> Scores:
     """What an attack's answers score where they are given to others of their class.
 
-    Nothing where it shows no images. NaN for an image that is alone in its class. Over many
-    attacks some are lucky somewhere: these have the same luck and know nothing.
+    Nothing where it shows no images. NaN for an image that is alone in its class. Among many
+    attacks one is lucky on any image: these have the same luck without any knowledge.
     """
     import torch
 

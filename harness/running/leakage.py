@@ -245,7 +245,7 @@ class WorstStage(Stage[Worst]):
 
 
 def _most_help(run: Run, done: Mapping[str, Judged]) -> Help:
-    """The most that matching any member's images took."""
+    """The most help that matching gave any member."""
     from harness.running.judge import groups_of
     from harness.scoring.judgement import NO_HELP, Help
 

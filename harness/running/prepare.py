@@ -163,7 +163,7 @@ def prepare(run: Run, plan: AttackPlan, place: Workplace) -> tuple[Path, Learned
 
 
 def _added(run: Run, stage: PrepareStage, taken: Learned) -> Learned:
-    """What was taken so far, and by this; seconds only where it was made for this attack."""
+    """Time and memory so far, with this stage's; its seconds count only if this attack made it."""
     known = stage.key in run.made
     learned = run(stage)
     seconds = 0.0 if known or stage.key not in run.made else learned.seconds

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 def record_key(cell: Cell) -> str:
     """The name under which a cell's record answers the same question again."""
+    only = cell.request.only
+    judged = [JudgeStage(cell, plan).key for plan in cell.attacks if only != "utility"]
+    trained = [stage.key for stage in TrainStage.own(cell) if only != "privacy"]
     return sha256_of(
         {
-            "judged": [JudgeStage(cell, plan).key for plan in cell.attacks],
-            "trained": [stage.key for stage in TrainStage.own(cell)],
+            "judged": judged,
+            "trained": trained,
             "request": cell.request.model_dump(mode="json"),
             **code_identity(__name__, "harness.running.leakage"),
         }

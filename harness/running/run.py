@@ -1,13 +1,13 @@
 """A run: one cell, from the request to the record.
 
-`Run.record` reads top to bottom. What a stage depends on, makes and stores, its own module says;
-`STAGES` is the table that `--force`, `--dry-run` and the steps of many cells go by.
+`Run.record` reads top to bottom. What a stage depends on, makes and stores, its own module says.
+`STAGES` are their names in order, which `--force` goes by; `steps_of` says what of a cell can be
+made apart from the rest, which `--dry-run` and the workers of many cells go by.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,6 +31,7 @@ from harness.asking.registry import Registry, registry
 from harness.asking.request import make_request
 from harness.assets.lookup import folder as asset_folder
 from harness.assets.lookup import locate
+from harness.rng import make_deterministic
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, null_scores
 from harness.running.leakage import Leakage, leakage
@@ -67,7 +68,7 @@ STAGES: tuple[type[Stage[Any]], ...] = (
 NAMES = [stage.name for stage in STAGES]
 
 Step = Literal["release", "reference", "train", "attack", "companions", "record"]
-"""What is done at once by one process; the last is the cell's record."""
+"""A part of a cell that one process does in one go; the last one writes the record."""
 
 
 def steps_of(cell: Cell) -> dict[Step, tuple[Stage[Any], ...]]:
@@ -84,21 +85,16 @@ def steps_of(cell: Cell) -> dict[Step, tuple[Stage[Any], ...]]:
 
 
 def stages_of(cell: Cell) -> dict[str, Stage[Any]]:
-    """What will run, as `--dry-run` lists it; of many attacks, each of them."""
-    shared: dict[str, Stage[Any]] = {
-        "load": LoadStage.of(cell),
-        "release": ReleaseStage.of(cell),
-        "train": TrainStage.own(cell)[0],
-    }
-    if cell.members:
-        return shared | {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
-    if cell.main is None:
-        return shared
-    return {**shared, "attack": AttackStage(cell, cell.main), "judge": JudgeStage(cell, cell.main)}
+    """The stages that will run, as `--dry-run` lists them; of many attacks, each of them."""
+    steps = steps_of(cell)
+    shown: dict[str, Stage[Any]] = {"load": LoadStage.of(cell)}
+    for step in ("release", "train", "attack"):
+        shown |= {stage.name: stage for stage in reversed(steps.get(step, ()))}
+    return shown | {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
 
 
 class Observer:
-    """Hears of stages; this one keeps silent. The command line shows bars."""
+    """Is told when stages begin and end. This one ignores it; the command line shows bars."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Progress]:
@@ -431,12 +427,3 @@ def check_machine(device: str) -> None:
         raise UsageError("An evaluation needs torch, which is not installed; stored ones do not.")
     if not can_compute_on(device):
         raise UsageError(f"torch sees no {device} device here; leave --device at auto.")
-
-
-def make_deterministic(threads: int) -> None:
-    """Fixed thread count, and the deterministic form of every operation that has one."""
-    import torch
-
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_num_threads(threads)
-    torch.set_deterministic_debug_mode("warn")

@@ -65,7 +65,8 @@ class Space(Output[Splits]):
 def features_key(cell: Cell) -> str:
     """Key of a space's features, whatever the images.
 
-    They take minutes to extract, so it holds what decides them and no more of the engine.
+    They take minutes to extract, so of the engine it holds the store of features alone, and not how
+    samples become images in [0,1].
     """
     return sha256_of(
         {

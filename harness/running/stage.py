@@ -1,9 +1,9 @@
 """What every stage of a cell has: a key, a way to make its output, and a form in the store.
 
 A key is SHA-256 over the stage's own module and all that this uses, the plugins' code and configs,
-the keys of the inputs, and the seed axes. Another stage's module counts through that stage's key:
-whoever uses its functions has it among the inputs. All keys of a cell follow from its plan:
-nothing has to run to know what is stored already.
+the keys of the inputs, and the seed axes. A module that defines another
+output is left out: it counts through that output's key, so whoever uses it has it among the
+inputs. All keys follow from the plan: nothing has to run to know what is stored already.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 Out = TypeVar("Out")
 
-_MODULES: set[str] = set()
-"""The modules in which outputs are defined."""
+OUTPUTS = ("load", "samples", "release", "train", "prepare", "attack", "judge", "leakage")
+"""The modules in which outputs are defined: in what is made of them, their keys count for them."""
+APART = frozenset((*(f"harness.running.{name}" for name in OUTPUTS), "harness.store.frame"))
+"""They, and tables for notebooks, which decide nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +39,9 @@ class Output(ABC, Generic[Out]):
 
     cell: Cell
 
-    def __init_subclass__(cls) -> None:
-        """The module of an output counts in the keys of what is made of it, and only so."""
-        if cls.__module__ != __name__:
-            _MODULES.add(cls.__module__)
-
     @classmethod
     def of(cls, cell: Cell) -> Self:
-        """The one of a cell, or its own where there are others: always the same, named once."""
+        """The cell's output of this class; always the same object."""
         if cls not in cell.outputs:
             cell.outputs[cls] = cls.alone(cell)
         found: Self = cell.outputs[cls]
@@ -52,7 +49,7 @@ class Output(ABC, Generic[Out]):
 
     @classmethod
     def alone(cls, cell: Cell) -> Self:
-        """One that needs nothing but its cell."""
+        """Make it from the cell alone."""
         return cls(cell)
 
     @property
@@ -125,10 +122,9 @@ class Stage(Output[Out]):
 
 def code_identity(*modules: str) -> dict[str, Any]:
     """What modules run and with which packages, but for other outputs' own modules."""
-    apart = frozenset(_MODULES)
     return {
-        "code": source_sha256(*modules, apart=apart),
-        "packages": packages_of(*modules, apart=apart),
+        "code": source_sha256(*modules, apart=APART),
+        "packages": packages_of(*modules, apart=APART),
     }
 
 

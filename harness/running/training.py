@@ -345,7 +345,7 @@ class EpochClock:
     def seconds(self) -> float:
         """The median epoch but for the first, times the epochs; 0 where there is no second.
 
-        The first pays for libraries that wake up.
+        The first pays for libraries that initialise.
         """
         epochs = [after - before for before, after in pairwise(self._ticks)]
         return median(epochs[1:]) * len(epochs) if len(epochs) > 1 else 0.0

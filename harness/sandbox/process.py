@@ -108,7 +108,7 @@ class ForkServer:
             )
 
     def close(self) -> None:
-        """End it; its children are none of its business."""
+        """End it; its children go on."""
         self._orders.close()
         self.process.kill()
         self.process.wait()

@@ -191,7 +191,7 @@ def _open_notes() -> Any:
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[None]:
-    """Ray at an address, or started here without a dashboard; it tells nobody of its use."""
+    """Ray at an address, or started here without a dashboard; with reports of its use off."""
     if find_spec("ray") is None:
         raise UsageError(
             "--engine ray needs Ray, and it is not installed: "

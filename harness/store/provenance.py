@@ -64,7 +64,17 @@ def packages_of(*modules: str, apart: frozenset[str] = frozenset()) -> dict[str,
 
 
 NUMBERLESS = frozenset(
-    ("click", "filelock", "jinja2", "platformdirs", "pluggy", "psutil", "pydantic", "rich")
+    (
+        "click",
+        "filelock",
+        "jinja2",
+        "pandas",
+        "platformdirs",
+        "pluggy",
+        "psutil",
+        "pydantic",
+        "rich",
+    )
 )
 """Packages that decide no numbers: a new version of them makes nothing anew."""
 
@@ -346,6 +356,7 @@ def preparation_identity(made: Preparation, attack: Resolved) -> dict[str, Any]:
     return {
         "name": made.name,
         "factory": made.factory,
+        "channels": sorted(made.channels),
         "source": source_sha256(made.factory.partition(":")[0]),
         "packages": packages_of(made.factory.partition(":")[0]),
         "arguments": preparation_arguments(made, attack),

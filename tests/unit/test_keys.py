@@ -15,13 +15,16 @@ from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.running.attack import AttackStage
-from harness.running.judge import JudgeStage, NullsStage, ScoreStage
+from harness.running.judge import JudgeStage, NullsStage, ScoreStage, name_of
 from harness.running.leakage import WorstStage
 from harness.running.prepare import PrepareStage
 from harness.running.record import record_key
 from harness.running.run import stages_of
+from harness.running.stage import OUTPUTS, Output
 from harness.running.train import TrainStage
+from harness.scoring.judgement import Help
 from harness.store import provenance
+from harness.store.provenance import preparation_identity
 
 pytestmark = pytest.mark.core
 
@@ -227,6 +230,7 @@ AFTER_LOAD = {"release", "train", "prepare", "attack", "judge", "nulls", "record
         ("running.run", set()),
         ("running.rejudge", set()),
         ("scheduling.steps", set()),
+        ("store.frame", set()),
     ],
 )
 def test_a_stage_is_made_anew_where_what_it_uses_changed(
@@ -236,3 +240,30 @@ def test_a_stage_is_made_anew_where_what_it_uses_changed(
     edited(f"harness.{module}")
     after = all_keys()
     assert {name for name in before if before[name] != after[name]} == moved
+
+
+def test_half_a_record_follows_its_half_alone(edited: Callable[[str], None]) -> None:
+    halves = {half: cell_of(attack="linear", only=half) for half in ("privacy", "utility")}
+    before = {half: record_key(cell) for half, cell in halves.items()}
+    edited("harness.running.train")
+    again = {half: record_key(cell_of(attack="linear", only=half)) for half in halves}
+    assert [half for half in halves if again[half] != before[half]] == ["utility"]
+
+
+def test_every_module_that_defines_an_output_counts_by_key_alone() -> None:
+    found, waiting = set(), [Output]
+    while waiting:
+        waiting += (subclasses := waiting.pop().__subclasses__())
+        found |= {each.__module__ for each in subclasses}
+    assert found - {Output.__module__} == {f"harness.running.{name}" for name in OUTPUTS}
+
+
+def test_a_preparation_that_is_told_more_is_another() -> None:
+    attack = cell_of().attack
+    assert preparation_identity(SPACE, attack) != preparation_identity(LAW, attack)
+
+
+def test_guesses_within_batches_are_scored_anew_for_other_batches() -> None:
+    torch = pytest.importorskip("torch")
+    batches = [Help(4, torch.tensor(rows)) for rows in ([[0, 1], [2, 3]], [[0, 3], [1, 2]])]
+    assert len({name_of(told) for told in (Help(), Help(4), *batches)}) == 4

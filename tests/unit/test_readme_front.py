@@ -79,7 +79,7 @@ def test_the_encodings_are_counted(opening: str, lines: list[dict[str, str]]) ->
     encoded = [x for x in lines if x["kind"] == "row" and x["defense"] != "none"]
     front = [x for x in encoded if x["rank"] == "1"]
     useless = [x for x in front if float(x["accuracy_low"]) <= float(x["chance"])]
-    assert f"None of {WORDS[len(encoded)]} ways" in opening
+    assert f"1000 CIFAR-10 images once, in {WORDS[len(encoded)]} ways. None of them" in opening
     assert f"{WORDS[len(front)]} are on the front" in opening
     assert f"{WORDS[len(useless)]} of them not surely above chance" in opening
 
