@@ -154,13 +154,15 @@ PARTS = ("body", "handlers", "cases", "orelse", "finalbody")
 
 def _executed(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """These statements and all inside them, but for what only type checkers read."""
-    for statement in body:
-        asked = getattr(statement, "test", None)
-        for_types = getattr(asked, "attr", getattr(asked, "id", "")) == "TYPE_CHECKING"
+    waiting = list(body)
+    while waiting:
+        statement = waiting.pop(0)
+        test = getattr(statement, "test", None)
+        for_types = getattr(test, "attr", getattr(test, "id", "")) == "TYPE_CHECKING"
         if not for_types:
             yield statement
         for part in ("orelse",) if for_types else PARTS:
-            yield from _executed(getattr(statement, part, ()))
+            waiting += getattr(statement, part, ())
 
 
 @cache
