@@ -14,13 +14,21 @@ import pytest
 from harness.api import Budget
 from harness.api.errors import CellFailed
 from harness.sandbox import process as processes
-from harness.sandbox.process import FORK_SERVERS, GONE, AttackProcess, Forked, Workers
+from harness.sandbox.process import GONE, AttackProcess, Forked, ForkServers, Workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are for Linux")
 
 BUDGET = Budget(60.0, 4096, 1)
 STRANGE = {"action": "dance"}
 """A job that no attack's process knows: it says so, and lives on."""
+
+
+@pytest.fixture(autouse=True)
+def servers(monkeypatch: pytest.MonkeyPatch) -> ForkServers:
+    """Fork servers of this test alone, whatever others in this process keep."""
+    own = ForkServers()
+    monkeypatch.setattr(processes, "FORK_SERVERS", own)
+    return own
 
 
 def silent(*_: object) -> None:
@@ -138,14 +146,14 @@ def test_a_fork_server_that_is_gone_is_replaced(workers: Workers) -> None:
         assert psutil.Process(number(process)).ppid() != first
 
 
-def test_it_ends_with_its_last_user(tmp_path: Path) -> None:
-    with FORK_SERVERS.kept():
-        servers = set()
+def test_it_ends_with_its_last_user(tmp_path: Path, servers: ForkServers) -> None:
+    with servers.kept():
+        numbers = set()
         for _ in range(2):
             workers = Workers(tmp_path, threads=1)
             with workers.take() as process:
-                servers.add(psutil.Process(number(process)).ppid())
+                numbers.add(psutil.Process(number(process)).ppid())
             workers.close()
-        (server,) = servers
+        (server,) = numbers
         assert psutil.pid_exists(server)
     assert not psutil.pid_exists(server)
