@@ -5,6 +5,8 @@ import pytest
 from harness import evaluate
 
 SMALL = "pair_steps=15,pair_batch=48,pair_images=600,epochs=1,images=600,base=8,sweeps=6"
+LONGER = SMALL.replace("pair_steps=15", "pair_steps=40")
+"""Under masks, what 15 steps have learned groups 75 to 100 % of encodings, as the seed has it."""
 LUO = "pair_steps=15,pair_batch=48,pair_images=600,fusion_steps=10,fusion_base=8,groups=1,width=8"
 CELL = {
     "dataset": "fashion-mini",
@@ -48,8 +50,8 @@ def test_mixtures_give_their_images_up_without_weights_or_sources(root):
 
 
 def test_masks_do_not_hide_who_is_in_an_encoding(root):
-    record = judged(root, defense="instahide[k=2]")
-    assert told(record, "encodings_assigned") > 0.8
+    record = judged(root, defense="instahide[k=2]", attack=f"carlini[{LONGER}]")
+    assert told(record, "encodings_assigned") > 0.9
     assert told(record, "share_error") < record.findings["share_error"].chance / 2
 
 
@@ -68,7 +70,7 @@ def test_memberships_are_not_read_anew_beside_public_images(root):
     """What labels do not tell of would be read as the images of other members."""
     cross = judged(root, defense="instahide[k=4,scheme=cross]")
     assert cross.diagnostics["reread"] == 0
-    inside = judged(root, defense="instahide[k=2]")
+    inside = judged(root, defense="instahide[k=2]", attack=f"carlini[{LONGER}]")
     assert inside.diagnostics["reread"] > 0
 
 

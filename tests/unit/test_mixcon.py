@@ -1,5 +1,7 @@
 """MixCon's and UniCon's penalties against the letter of their equations."""
 
+from statistics import mean
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -170,9 +172,9 @@ def test_without_beta_pairs_collapse():
     assert descended(0) < 1e-3
 
 
-def learned(**options):
+def learned(seed, **options):
     """The accuracy of the paper's network on its synthetic data, trained under the preset."""
-    torch.manual_seed(3)
+    torch.manual_seed(seed)
     data, recipe = SyntheticMixcon(SyntheticMixconConfig()).load(AssetFolder({})), MixconMlpConfig()
     model = MixconMlp(recipe).build((1, 1, 10), 2)
     h, g = model[:3], model[3:]
@@ -189,9 +191,13 @@ def learned(**options):
 
 
 def test_the_preset_learns_where_beta_keeps_pairs_apart_and_not_where_it_is_0():
-    """Table 1: 88.0 % and 50.0 %, give or take what draws of weights differ in."""
-    assert learned(beta=0.01) > 0.75
-    assert learned(beta=0.0) < 0.6
+    """Table 1: 88.0 % and 50.0 %, give or take what draws of weights differ in.
+
+    One draw ends anywhere from 64 % to 93 %, and elsewhere with other instructions.
+    """
+    apart, together = (mean(learned(seed, beta=beta) for seed in range(3)) for beta in (0.01, 0.0))
+    assert apart > 0.65
+    assert together < 0.55
 
 
 @pytest.mark.parametrize("penalty", [mixcon, unicon])
