@@ -89,7 +89,8 @@ def stages_of(cell: Cell) -> dict[str, Stage[Any]]:
     steps = steps_of(cell)
     shown: dict[str, Stage[Any]] = {"load": LoadStage.of(cell)}
     for step in ("release", "train", "attack"):
-        shown |= {stage.name: stage for stage in reversed(steps.get(step, ()))}
+        for stage in steps.get(step, ()):
+            shown.setdefault(stage.name, stage)
     return shown | {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
 
 
