@@ -23,6 +23,8 @@ import pytest
 
 from harness import evaluate
 
+pytestmark = pytest.mark.numeric
+
 GOLDEN = Path(__file__).with_name("records.json")
 SMALL = {
     "dataset": "fashion-mini",

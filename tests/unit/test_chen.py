@@ -25,6 +25,8 @@ from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
 from harness_plugins.mixing import draw_sources, draw_weights, mix
 
+pytestmark = pytest.mark.numeric
+
 UNBOUNDED = Scale(mean=(0.0,), std=(1.0,), low=None, high=None)
 
 

@@ -25,6 +25,8 @@ from harness_plugins.defenses.noise import NoiseConfig
 from harness_plugins.defenses.noise.encode import Noise
 from harness_plugins.mixing import draw_sources
 
+pytestmark = pytest.mark.numeric
+
 N, ROUNDS = 30, 12
 
 

@@ -26,6 +26,8 @@ from harness_plugins.defenses.mixup.encode import Mixup
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 
+pytestmark = pytest.mark.numeric
+
 PUBLIC = clothes(1500, 500)
 
 

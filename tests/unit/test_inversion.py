@@ -16,6 +16,8 @@ from harness_plugins.attacks.inversion.descent import restarted
 from harness_plugins.attacks.inversion.objective import total_variation
 from harness_plugins.attacks.inversion.whitening import Whitening
 
+pytestmark = pytest.mark.numeric
+
 PUBLIC = clothes(300, 1000)
 (SPEC,) = harness_attacks()
 

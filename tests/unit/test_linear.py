@@ -13,6 +13,8 @@ from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.mixtures.mixture import Mixture
 
+pytestmark = pytest.mark.numeric
+
 WEIGHTS = torch.tensor([[[0.6, 0.3, 0.1], [0.5, 0.5, 0.0], [0.2, 0.4, 0.4], [0.7, 0.2, 0.1]]])
 SOURCES = torch.tensor([[[0, 1, 2], [1, 0, 2], [2, 2, 1], [0, 3, 2]]])
 

@@ -17,6 +17,8 @@ from harness_plugins.defenses.mixcon.penalties import Mixcon, Unicon
 from harness_plugins.victims.mixcon_mlp import MixconMlpConfig
 from harness_plugins.victims.mixcon_mlp.network import MixconMlp
 
+pytestmark = pytest.mark.numeric
+
 
 def batch(n, classes, seed=0, shape=(3, 2, 2)):
     """h(x) [n, *shape] and soft labels [n, classes] whose heaviest class is the first drawn."""

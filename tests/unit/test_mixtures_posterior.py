@@ -18,6 +18,8 @@ from harness_plugins.mixtures.posterior import Mixed
 from harness_plugins.mixtures.prior import GaussianPrior
 from harness_plugins.mixtures.rowwise import filtered
 
+pytestmark = pytest.mark.numeric
+
 D, DRAWS, N = 256, 20, 60
 """Columns of the eigenbasis are systems of their own: each of D · DRAWS is a sample of the error,
 also where one nearly singular ring makes most of it."""

@@ -29,6 +29,8 @@ from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.networks.training import best_share
 from harness_plugins.networks.unet import UNet
 
+pytestmark = pytest.mark.numeric
+
 TINY = {"base": 4, "images": 300, "batch": 32}
 PUBLIC = clothes(300, 1000)
 LABELS = (Channel.LABELS,)
