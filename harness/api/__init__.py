@@ -20,6 +20,10 @@ from harness.api.hooks import hookimpl as hookimpl
 from harness.api.knowledge import Channel as Channel
 from harness.api.knowledge import ReleaseKind as ReleaseKind
 from harness.api.knowledge import ThreatModel as ThreatModel
+from harness.api.learning import Classifier as Classifier
+from harness.api.learning import Encodings as Encodings
+from harness.api.learning import Learner as Learner
+from harness.api.learning import Lesson as Lesson
 from harness.api.plugins import Attack as Attack
 from harness.api.plugins import BatchSize as BatchSize
 from harness.api.plugins import Config as Config
@@ -51,6 +55,7 @@ from harness.api.specs import AttackSpec as AttackSpec
 from harness.api.specs import Control as Control
 from harness.api.specs import DatasetSpec as DatasetSpec
 from harness.api.specs import DefenseSpec as DefenseSpec
+from harness.api.specs import LearnerSpec as LearnerSpec
 from harness.api.specs import MetricSpec as MetricSpec
 from harness.api.specs import Preparation as Preparation
 from harness.api.specs import SpaceSpec as SpaceSpec

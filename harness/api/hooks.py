@@ -9,6 +9,7 @@ from harness.api.specs import (
     AttackSpec,
     DatasetSpec,
     DefenseSpec,
+    LearnerSpec,
     MetricSpec,
     SpaceSpec,
     VictimSpec,
@@ -47,6 +48,12 @@ def harness_metrics() -> list[MetricSpec]:
 @hookspec
 def harness_victims() -> list[VictimSpec]:
     """Victims this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_learners() -> list[LearnerSpec]:
+    """Learners this plugin offers."""
     return []
 
 

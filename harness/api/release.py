@@ -12,7 +12,7 @@ from harness.api.randomness import Stream
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,25 @@ class Release:
     facts: Mapping[str, float | int | str] = field(default_factory=dict)
 
 
+Infer = Callable[["nn.Module", "Tensor", Samples, Samples, Stream], "Tensor"]
+
+
 class Encoder:
     """A stack's encoding defense in the attacker's hands: the law is known, the secrets are not."""
 
     def __init__(
-        self, name: str, config: BaseModel, encode: Callable[[Samples, Samples, Stream], Encoded]
+        self,
+        name: str,
+        config: BaseModel,
+        encode: Callable[[Samples, Samples, Stream], Encoded],
+        infer: Infer | None = None,
     ) -> None:
         self.name = name
         self.config = config
+        self.infer = infer
+        """The defense's own inference, which encodes what is asked about; None where it asks
+        plainly. Called as `infer(model, images, partners, public, rng)`: whoever has no private
+        images mixes in others."""
         self._encode = encode
 
     def encode(self, samples: Samples, public: Samples, rng: Stream) -> Encoded:

@@ -151,6 +151,21 @@ class VictimSpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearnerSpec(Spec):
+    """A learner. One of `members` is none of its own: all of them learn, and the best one counts.
+
+    `varies` says whether what is learned differs from one training to the next on the same
+    release: one that does not is trained once, however many trainings are asked for. The metric of
+    a learner's controls is `accuracy`, or `share`: of the accuracy of the best classifier there is
+    for data of a known law.
+    """
+
+    members: tuple[str, ...] = ()
+    varies: bool = True
+    controls: tuple[Control, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class SpaceSpec(Spec):
     """A space. `extracts=False`: encodings live in the images themselves, `embed` is not used."""
 

@@ -34,6 +34,7 @@ from harness.api.specs import (
     AttackSpec,
     DatasetSpec,
     DefenseSpec,
+    LearnerSpec,
     MetricSpec,
     SpaceSpec,
     Spec,
@@ -53,6 +54,7 @@ KINDS: Mapping[str, type[Any]] = {
     "datasets": DatasetSpec,
     "metrics": MetricSpec,
     "victims": VictimSpec,
+    "learners": LearnerSpec,
     "spaces": SpaceSpec,
     "threat_models": ThreatModel,
 }
@@ -183,7 +185,7 @@ def _faults(kind: str, spec: Any, origin: Origin) -> Iterator[str]:
 
 
 def _class_faults(spec: Spec) -> Iterator[str]:
-    several = isinstance(spec, AttackSpec) and spec.members
+    several = isinstance(spec, (AttackSpec, LearnerSpec)) and spec.members
     if not several and not FACTORY.fullmatch(spec.factory):
         yield f"factory must read 'package.module:Class'; it reads '{spec.factory}'"
     if not (isinstance(spec.config, type) and issubclass(spec.config, BaseModel)):

@@ -11,7 +11,16 @@ import click
 
 from harness.cli.options import epilog, json_option, print_answer
 
-KINDS = ("defenses", "attacks", "datasets", "metrics", "victims", "spaces", "threat_models")
+KINDS = (
+    "defenses",
+    "attacks",
+    "datasets",
+    "metrics",
+    "victims",
+    "learners",
+    "spaces",
+    "threat_models",
+)
 
 
 @click.command("list", epilog=epilog("harness list attacks"))

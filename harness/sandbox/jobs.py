@@ -169,7 +169,8 @@ def _encoder(frame: Frame) -> Encoder:
     if named is None:
         return Encoder("none", Config(), lambda own, _public, _rng: plain(own, frame.classes))
     defense: EncodingDefense[Any] = _built("defenses", named)
-    return Encoder(named.name, defense.config, defense.encode)
+    infer = defense.infer if defense.infers else None
+    return Encoder(named.name, defense.config, defense.encode, infer)
 
 
 def _built(kind: str, named: Named) -> Any:
