@@ -84,14 +84,28 @@ def _resampled_means(values: NDArray[np.float64]) -> Callable[..., NDArray[np.fl
     return means
 
 
-def t_interval(shares: Sequence[float]) -> Interval:
-    """95% interval of the mean of two or more independent shares, by Student's t, in [0,1]."""
+def share_interval(shares: Sequence[float], n: int) -> Interval | None:
+    """95% interval of the mean share of `n` images that one or more trainings named rightly.
+
+    Of one training, Wilson's. Several are tried on the same images, so their spread says nothing
+    of those: it is added in squares to Wilson's.
+    """
+    mean = sum(shares) / len(shares)
+    images = proportion_interval(round(mean * n), n)
+    if images is None or len(shares) == 1:
+        return images
+    reach = spread_reach(shares)
+    low, high = (math.hypot(mean - end, reach) for end in images)
+    return max(0.0, mean - low), min(1.0, mean + high)
+
+
+def spread_reach(shares: Sequence[float]) -> float:
+    """How far the mean of two or more independent shares may be off, at 95 %, by Student's t."""
     import numpy as np
     from scipy.stats import t
 
-    mean, n = float(np.mean(shares)), len(shares)
-    reach = float(t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(shares, ddof=1) / np.sqrt(n))
-    return max(0.0, mean - reach), min(1.0, mean + reach)
+    count = len(shares)
+    return float(t.ppf((1 + CONFIDENCE) / 2, count - 1) * np.std(shares, ddof=1) / count**0.5)
 
 
 def proportion_interval(hits: int, n: int) -> Interval | None:

@@ -1,13 +1,13 @@
-"""What is measured of victims: how much they learned, and how they separate what they see."""
+"""What is measured of learners and victims: how much they learned, and how they separate images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.scoring.summary import Interval, proportion_interval, t_interval
+from harness.scoring.summary import Interval, share_interval
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +23,8 @@ as it is, with BatchNorm statistics recomputed on clean public images."""
 class Accuracy(BaseModel):
     """The share of test images named rightly, as a mean over trainings.
 
-    The interval, at 95 %, is Wilson's of the test images for one training, and Student's t of the
-    trainings for several.
+    The interval, at 95 %, is Wilson's of the test images for one training. For several, it also
+    holds how far trainings differ: see `share_interval`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,32 +33,66 @@ class Accuracy(BaseModel):
     interval: Interval | None
     trainings: tuple[float, ...]
 
+    @classmethod
+    def of(cls, shares: Sequence[float], n: int) -> Accuracy:
+        """Of the share of `n` images that each training named rightly."""
+        mean = sum(shares) / len(shares)
+        return cls(mean=mean, interval=share_interval(shares, n), trainings=tuple(shares))
+
 
 class Utility(BaseModel):
-    """Accuracies on `n` test images, by the way the victim is asked."""
+    """Accuracies on `n` test images.
+
+    What leaves as encodings meets several learners: `accuracies` are by learner, and that of the
+    one counts that was best on as many other test images (`validation`). What the owner trains
+    itself is one victim: `accuracies` are by the way it is asked.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     accuracy: float
-    """With the defense's own inference."""
+    """Of the chosen learner; of a victim with the defense's own inference."""
     interval: Interval | None
     inference: str = PLAIN
-    """What the defense's own inference is."""
+    """The chosen learner; of a victim, what the defense's own inference is."""
     accuracies: dict[str, Accuracy] = {}
-    """By inference: `plain`, `encoded`, `bn_recomputed`, as far as they apply."""
+    """By learner; or by inference, `plain`, `encoded`, `bn_recomputed`, as far as they apply."""
+    validation: dict[str, float] = {}
+    """By learner, the accuracy that it was chosen by; empty for a victim."""
+    left_out: dict[str, str] = {}
+    """Learners that have no accuracy, with the reason."""
     chance: float
-    """Of always naming the class most frequent in the test set."""
+    """Of always naming the class most frequent among the `n` test images."""
     n: int
     reference_accuracy: float | None = None
-    """Of the same victim trained as long on unprotected images, asked plainly."""
+    """From unprotected images: of the best of the same learners, or of the same victim."""
     reference_interval: Interval | None = None
+    reference_inference: str = PLAIN
+    """The learner chosen for unprotected images; a victim is asked plainly."""
     reference_accuracies: dict[str, Accuracy] = {}
+    reference_validation: dict[str, float] = {}
+
+    @property
+    def by_learner(self) -> bool:
+        """Whether learners were compared."""
+        return bool(self.validation)
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether what counts is not surely above chance: the strongest learner found nothing."""
+        low = self.interval[0] if self.interval else self.accuracy
+        return low <= self.chance
 
     @property
     def own_first(self) -> list[tuple[str, Accuracy]]:
-        """Accuracies by inference, the defense's own before the others, whatever JSON sorted."""
+        """Accuracies, what counts before the others, whatever JSON sorted; learners by accuracy."""
         order = {PLAIN: 0, ENCODED: 1, RECOMPUTED: 2} | {self.inference: -1}
-        return sorted(self.accuracies.items(), key=lambda item: order.get(item[0], len(order)))
+
+        def place(item: tuple[str, Accuracy]) -> tuple[float, float]:
+            name, accuracy = item
+            return order.get(name, len(order)), -accuracy.mean
+
+        return sorted(self.accuracies.items(), key=place)
 
 
 class Right(BaseModel):
@@ -89,14 +123,63 @@ def summed_up(own: Sequence[Right], reference: Sequence[Right]) -> Utility:
 
 
 def _accuracies(trainings: Sequence[Right]) -> dict[str, Accuracy]:
-    found = {}
-    for way, hits in trainings[0].counts.items():
-        shares = tuple(right.counts[way] / right.n for right in trainings)
-        alone = len(shares) == 1
-        interval = proportion_interval(hits, trainings[0].n) if alone else t_interval(shares)
-        mean = sum(shares) / len(shares)
-        found[way] = Accuracy(mean=mean, interval=interval, trainings=shares)
-    return found
+    first = trainings[0]
+    return {
+        way: Accuracy.of([right.counts[way] / right.n for right in trainings], first.n)
+        for way in first.counts
+    }
+
+
+class Tried(BaseModel):
+    """One learner's trainings: the shares it named rightly, on the half it is chosen by and on
+    that which is reported."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    validation: tuple[float, ...]
+    reported: tuple[float, ...]
+
+    @property
+    def standing(self) -> float:
+        """What it is chosen by."""
+        return sum(self.validation) / len(self.validation)
+
+
+def best_of(
+    learners: Mapping[str, Tried],
+    reference: Mapping[str, Tried],
+    *,
+    chance: float,
+    n: int,
+    left_out: Mapping[str, str],
+) -> Utility:
+    """The utility of a release that these learners learned from; of equals, the first counts.
+
+    `reference` is what the same learners made of unprotected images. Both are chosen on other
+    images than the `n` that are reported.
+    """
+    own = {name: Accuracy.of(tried.reported, n) for name, tried in learners.items()}
+    plain = {name: Accuracy.of(tried.reported, n) for name, tried in reference.items()}
+    chosen, bare = _chosen(learners), _chosen(reference)
+    return Utility(
+        accuracy=own[chosen].mean,
+        interval=own[chosen].interval,
+        inference=chosen,
+        accuracies=own,
+        validation={name: tried.standing for name, tried in learners.items()},
+        left_out=dict(left_out),
+        chance=chance,
+        n=n,
+        reference_accuracy=plain[bare].mean,
+        reference_interval=plain[bare].interval,
+        reference_inference=bare,
+        reference_accuracies=plain,
+        reference_validation={name: tried.standing for name, tried in reference.items()},
+    )
+
+
+def _chosen(learners: Mapping[str, Tried]) -> str:
+    return max(learners, key=lambda name: learners[name].standing)
 
 
 def separability(hidden: Tensor, labels: Tensor) -> dict[str, float]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.asking.registry import Registry
     from harness.asking.request import Resolved
 
-SCHEMA = "encoding-harness/record/4"
+SCHEMA = "encoding-harness/record/5"
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
 """What may differ between two runs of one cell; everything else is under the id."""
 REMEDY = " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
@@ -126,6 +126,8 @@ class RunRecord(BaseModel):
     device: str
     threads: int
     utility: Utility | None = None
+    learners: dict[str, Used] = {}
+    """Who learned from the release, as written."""
     measures: dict[str, float] = {}
     """Of the victim: separability at its cut, and what training defenses measured."""
     privacy: dict[str, MetricScore] = {}

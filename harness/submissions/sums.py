@@ -8,7 +8,7 @@ not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ from harness.scoring.summary import (
     MetricScore,
     array,
     mean_intervals,
-    proportion_interval,
-    t_interval,
+    share_interval,
+    spread_reach,
 )
 from harness.scoring.utility import Accuracy, Utility
 from harness.store.record import RunRecord
@@ -34,6 +34,8 @@ ROUNDED = 1e-5
 """Scores by image keep six digits: their sums may be off by this much of the largest of them."""
 EXACT = 1e-9
 """What is computed from numbers of the record itself may be off by this much of them."""
+SPREAD_ALONE = {f"encoding-harness/record/{version}" for version in (1, 2, 3, 4)}
+"""Records whose intervals of several trainings are of their spread alone."""
 WOBBLE = 0.1
 """Resampled bounds may be off by this share of their distance, lest a new scipy break a board."""
 
@@ -49,7 +51,7 @@ def faults(record: RunRecord) -> list[str]:
         found += [f"{name}: {fault}" for fault in _of_score(score)]
     found += [*_of_images(record), *_of_flags(record)]
     if record.utility:
-        checked = _of_utility(record.utility, record.request.repeats)
+        checked = _of_utility(record.utility, record.request.repeats, record.schema_ in SPREAD_ALONE)
         found += [f"utility: {fault}" for fault in checked]
     return found
 
@@ -183,33 +185,53 @@ def _resampled(record: RunRecord, names: list[str]) -> dict[str, Interval | None
     return dict(zip(smooth, bounds, strict=True))
 
 
-def _of_utility(utility: Utility, repeats: int) -> Iterator[str]:
+def _of_utility(utility: Utility, repeats: int, spread_alone: bool) -> Iterator[str]:
     """An accuracy against its trainings, and these against the test images they were tried on."""
     own = utility.accuracies.get(utility.inference)
     if own is None or (own.mean, own.interval) != (utility.accuracy, utility.interval):
-        yield f"its accuracy {utility.accuracy:.6g} is not that of its inference"
+        yield f"its accuracy {utility.accuracy:.6g} is not that of '{utility.inference}'"
     stated = (utility.reference_accuracy, utility.reference_interval)
-    plain = utility.reference_accuracies.get("plain")
+    plain = utility.reference_accuracies.get(utility.reference_inference)
     if plain and (plain.mean, plain.interval) != stated:
         yield f"its reference {shown(stated[0])} is not that of its trainings"
+    yield from _of_choice(utility.inference, utility.validation, utility.accuracies)
+    chosen, tried = utility.reference_inference, utility.reference_validation
+    yield from _of_choice(chosen, tried, utility.reference_accuracies)
+    fewest = 1 if utility.by_learner else repeats
     for part in (utility.accuracies, utility.reference_accuracies):
         for way, accuracy in part.items():
-            found = _of_accuracy(accuracy, utility.n, repeats)
+            found = _of_accuracy(accuracy, utility.n, {fewest, repeats}, spread_alone)
             yield from (f"{way}: {fault}" for fault in found)
 
 
-def _of_accuracy(accuracy: Accuracy, n: int, repeats: int) -> Iterator[str]:
+def _of_choice(
+    chosen: str, validation: Mapping[str, float], accuracies: Mapping[str, Accuracy]
+) -> Iterator[str]:
+    """Of several learners, the one that counts is the best by validation."""
+    if not validation:
+        return
+    if set(validation) != set(accuracies):
+        yield "learners were chosen among others than those that have an accuracy"
+    elif validation[chosen] < max(validation.values()):
+        yield f"'{chosen}' is not the learner that was best on the images to choose by"
+
+
+def _of_accuracy(
+    accuracy: Accuracy, n: int, repeats: set[int], spread_alone: bool
+) -> Iterator[str]:
     shares = accuracy.trainings
-    if len(shares) != repeats or n < 1:
-        yield f"{repeats} trainings were asked for, and it has {len(shares)}"
+    if len(shares) not in repeats or n < 1:
+        yield f"{max(repeats)} trainings were asked for, and it has {len(shares)}"
         return
     if not all(0 <= share <= 1 and _same(share * n, round(share * n)) for share in shares):
         yield f"an accuracy is no share of {n} images"
         return
     if not _same(accuracy.mean, sum(shares) / len(shares)):
         yield f"its mean {accuracy.mean:.6g} is not that of its trainings"
-    alone = len(shares) == 1
-    wanted = proportion_interval(round(shares[0] * n), n) if alone else t_interval(shares)
+    wanted = share_interval(shares, n)
+    if spread_alone and len(shares) > 1:
+        reach, mean = spread_reach(shares), accuracy.mean
+        wanted = max(0.0, mean - reach), min(1.0, mean + reach)
     if wanted and accuracy.interval and _apart(wanted, accuracy.interval):
         yield f"its interval is not {_text(wanted)}"
 
