@@ -25,12 +25,20 @@ class Encodings(Protocol):
     in the same order.
     """
 
-    rounds: int
-    """How often each image was encoded."""
-    rows: int
-    """Encodings of one round."""
-    shape: tuple[int, ...]
-    """Of one encoding; a defense may change the size of images."""
+    @property
+    def rounds(self) -> int:
+        """How often each image was encoded."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Encodings of one round."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one encoding; a defense may change the size of images."""
+        ...
 
     def pieces(self, round_: int) -> Iterator[tuple[Tensor, Tensor]]:
         """A round's encodings [b, *shape] float32 with their soft labels [b, classes]."""

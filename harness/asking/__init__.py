@@ -47,7 +47,12 @@ class Options:
     public: Annotated[
         str | None, Option("Dataset of the attacker's images.", unset="the one to protect")
     ] = None
-    victim: Annotated[str, Option("Model trained on the release.")] = "cnn"
+    victim: Annotated[
+        str, Option("Network that learners train on encodings, or the owner itself.")
+    ] = "cnn"
+    learner: Annotated[str, Option("Who learns from released encodings; 'standard' is many.")] = (
+        "standard"
+    )
     space: Annotated[str, Option("Where encodings live.")] = "pixels"
     threat_model: Annotated[str, Option("What the attacker holds.")] = "informed"
     release: Annotated[
@@ -60,7 +65,7 @@ class Options:
         Option("Run one half: what leaks, or what is learned.", unset="both"),
     ] = None
     repeats: Annotated[
-        int, Option("How often the victim is trained on one release, for a mean accuracy.", ge=1)
+        int, Option("How often a network is trained on one release, for a mean accuracy.", ge=1)
     ] = 1
     rounds: Annotated[int, Option("How often each image is encoded and released.", ge=1)] = 1
     private_size: Annotated[
@@ -103,9 +108,9 @@ class Options:
     ] = None
     seed: Annotated[int, Option("Seed of everything public.", ge=0)] = 0
     seconds: Annotated[
-        float | None, Option("Time limit of each attack.", unset="by preset", gt=0)
+        float | None, Option("Time limit of each attack and each learner.", unset="by preset", gt=0)
     ] = None
-    megabytes: Annotated[int, Option("Memory limit of each attack.", ge=1)] = 8192
+    megabytes: Annotated[int, Option("Memory limit of each attack and each learner.", ge=1)] = 8192
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Option("Where to compute.")] = "auto"
     threads: Annotated[
         int | None, Option("Number of CPU threads.", unset="all cores", ge=1, le=1024)

@@ -77,6 +77,8 @@ class Cell:
     """Fingerprint of the owner's key, or of whatever stands for what the owner has."""
     outputs: dict[type, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What a run can be asked for of this very cell, by class: each is named once."""
+    learners: Mapping[str, Resolved] = field(default_factory=dict)
+    """Who learns from released encodings, as written: one, or the members of one that is many."""
     left_out: tuple[tuple[MetricSpec, str], ...] = ()
     """Metrics that were not asked for, with the reason."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +118,11 @@ class Cell:
         the end on the same stack's encodings.
         """
         return ReleaseKind.FEATURES if self.kind is ReleaseKind.FEATURES else ReleaseKind.ENCODINGS
+
+    @property
+    def learns(self) -> bool:
+        """Whether utility is what learners make of the release; else the owner trains a victim."""
+        return self.kind is ReleaseKind.ENCODINGS and not self.late
 
     @property
     def protocol(self) -> dict[str, int | str]:
@@ -189,8 +196,15 @@ def _bare(
         threat_model=registry.spec("threat_models", request.threat_model),
         metrics=tuple(spec for spec in specs if spec.name not in left_out),
         attack=attack,
+        learners=_learners(request, registry),
         left_out=tuple((spec, left_out[spec.name]) for spec in specs if spec.name in left_out),
     )
+
+
+def _learners(request: Request, registry: Registry) -> dict[str, Resolved]:
+    asked = resolved("learners", request.learner, request.preset, registry)
+    texts = asked.spec.members or (request.learner,)
+    return {text: resolved("learners", text, request.preset, registry) for text in texts}
 
 
 def _left_out(request: Request, registry: Registry) -> dict[str, str]:

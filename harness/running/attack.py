@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from harness.api.plugins import Reconstruction
     from harness.asking.plan import AttackPlan
+    from harness.asking.request import Resolved
     from harness.running.run import Run
     from harness.sandbox.jobs import Frame, Named
     from harness.sandbox.process import Spent
@@ -116,10 +117,16 @@ class AttackStage(Stage[Answer]):
 
 
 class Process(Protocol):
-    """Where one attack does its jobs, one after another."""
+    """Where one attack or learner does its jobs, one after another."""
 
     def ask(
-        self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
+        self,
+        job: Mapping[str, Any],
+        budget: Budget,
+        progress: Progress,
+        *,
+        spent: float = 0.0,
+        who: str = "the attack",
     ) -> Spent:
         """Have a job done; CellFailed or CellTimedOut where it fails."""
         ...
@@ -260,12 +267,14 @@ def frame_of(run: Run, plan: AttackPlan, present: frozenset[Channel], purpose: s
 
 def encoder_of(run: Run) -> Named | None:
     """The encoding defense with its parameters as they turned out."""
+    return law_of(run.cell.encoding, run.release) if run.cell.encoding else None
+
+
+def law_of(encoding: Resolved, release: Release) -> Named:
+    """An encoding defense with its parameters as they turned out in a release."""
     from harness.sandbox.jobs import Named
 
-    encoding = run.cell.encoding
-    if encoding is None:
-        return None
-    resolved = run.release.resolved.get(encoding.name, {})
+    resolved = release.resolved.get(encoding.name, {})
     return Named(name=encoding.name, config={**plain_config(encoding), **resolved})
 
 
@@ -276,12 +285,12 @@ def _victim(run: Run) -> Named:
     return Named(name=victim.name, config=plain_config(victim))
 
 
-def tensors_in(path: Path) -> dict[str, Tensor]:
-    """What an attack's process left in a file; CellFailed where that cannot be read."""
+def tensors_in(path: Path, who: str = "the attack") -> dict[str, Tensor]:
+    """What a process left in a file; CellFailed, naming `who`, where that cannot be read."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         return load_file(path)
     except (SafetensorError, FileNotFoundError) as error:
-        raise CellFailed(f"the attack left no readable result: {error}") from None
+        raise CellFailed(f"{who} left no readable result: {error}") from None

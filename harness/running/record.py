@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from harness.running.judge import JudgeStage
 from harness.running.leakage import Leakage
+from harness.running.learn import Learning, LearnStage
 from harness.running.load import SPLITS, LoadStage
 from harness.running.release import ReleaseStage, victim_under
 from harness.running.stage import code_identity
-from harness.running.train import Learning, TrainStage
+from harness.running.train import TrainStage
 from harness.scoring.flags import cell_flags
 from harness.store.provenance import code_state, package_versions, plain_config, sha256_of
 from harness.store.record import RunRecord, Status, Used
@@ -29,11 +30,11 @@ def record_key(cell: Cell) -> str:
     """The name under which a cell's record answers the same question again."""
     only = cell.request.only
     judged = [JudgeStage(cell, plan).key for plan in cell.attacks if only != "utility"]
-    trained = [stage.key for stage in TrainStage.own(cell) if only != "privacy"]
+    taught = LearnStage.own(cell) if cell.learns else TrainStage.own(cell)
     return sha256_of(
         {
             "judged": judged,
-            "trained": trained,
+            "trained": [stage.key for stage in taught if only != "privacy"],
             "request": cell.request.model_dump(mode="json"),
             **code_identity(__name__, "harness.running.leakage"),
         }
@@ -58,6 +59,10 @@ def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
         splits={**sizes, "targets": run.truth.targets},
         utility=learned.utility,
         measures=dict(learned.measures),
+        learners={
+            name: Used.of(run.registry, "learners", learner)
+            for name, learner in learned.learners.items()
+        },
         privacy=dict(leaked.privacy),
         by_image=dict(leaked.by_image),
         companions={name: dict(scores) for name, scores in leaked.companions.items()},
@@ -65,7 +70,7 @@ def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
         identification=leaked.identification,
         findings=dict(leaked.findings),
         diagnostics=dict(leaked.diagnostics),
-        flags=(*leaked.flags, *cell_flags(cell)),
+        flags=(*learned.flags, *leaked.flags, *cell_flags(cell)),
         verdict=leaked.verdict,
         artifacts={**made, **leaked.artifacts},
         timing=dict(run.timing),

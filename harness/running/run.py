@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -26,7 +26,7 @@ from harness.api.plugins import Progress, silent
 from harness.api.release import Release
 from harness.api.specs import Spec
 from harness.api.view import Budget
-from harness.asking.plan import AttackPlan, Cell, plan
+from harness.asking.plan import Cell, plan
 from harness.asking.registry import Registry, registry
 from harness.asking.request import make_request
 from harness.assets.lookup import folder as asset_folder
@@ -35,13 +35,14 @@ from harness.rng import make_deterministic
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, null_scores
 from harness.running.leakage import Leakage, leakage
+from harness.running.learn import Learning, LearnStage, learning
 from harness.running.load import LoadStage
 from harness.running.prepare import PrepareStage
 from harness.running.record import ended, record_key, sealed
 from harness.running.release import ReleaseStage
 from harness.running.samples import JudgedSplits, Space, Truth
 from harness.running.stage import Output, Stage, plugin_boundary
-from harness.running.train import Learning, TrainStage, learning
+from harness.running.train import TrainStage
 from harness.store.artifacts import Store
 from harness.store.paths import cache_root, scratch_folder, sweep
 from harness.store.provenance import available_threads, can_compute_on, device_class
@@ -60,6 +61,7 @@ STAGES: tuple[type[Stage[Any]], ...] = (
     LoadStage,
     ReleaseStage,
     TrainStage,
+    LearnStage,
     PrepareStage,
     AttackStage,
     JudgeStage,
@@ -67,15 +69,22 @@ STAGES: tuple[type[Stage[Any]], ...] = (
 """Stages in their order: forcing one forces all that come after it."""
 NAMES = [stage.name for stage in STAGES]
 
-Step = Literal["release", "reference", "train", "attack", "companions", "record"]
+Step = Literal["release", "reference", "train", "learn", "attack", "companions", "record"]
 """A part of a cell that one process does in one go; the last one writes the record."""
+
+
+FORGIVEN = frozenset({"reference", "learn", "companions"})
+"""Steps of several stages that may fail, each by itself: the record says which did."""
 
 
 def steps_of(cell: Cell) -> dict[Step, tuple[Stage[Any], ...]]:
     """What can be made of a cell apart from the rest, in an order in which it can."""
     only, main = cell.request.only, cell.main
     steps: dict[Step, tuple[Stage[Any], ...]] = {"release": (ReleaseStage.of(cell),)}
-    if only != "privacy":
+    if only != "privacy" and cell.learns:
+        steps["reference"] = tuple(LearnStage.unprotected(cell))
+        steps["learn"] = tuple(LearnStage.own(cell))
+    elif only != "privacy":
         steps["reference"] = tuple(TrainStage.unprotected(cell))
         steps["train"] = tuple(TrainStage.own(cell))
     if only != "utility" and main and not cell.members:
@@ -88,9 +97,9 @@ def stages_of(cell: Cell) -> dict[str, Stage[Any]]:
     """The stages that will run, as `--dry-run` lists them; of many attacks, each of them."""
     steps = steps_of(cell)
     shown: dict[str, Stage[Any]] = {"load": LoadStage.of(cell)}
-    for step in ("release", "train", "attack"):
+    for step in ("release", "train", "learn", "attack"):
         for stage in steps.get(step, ()):
-            shown.setdefault(stage.name, stage)
+            shown.setdefault(stage.label if step == "learn" else stage.name, stage)
     return shown | {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
 
 
@@ -179,7 +188,7 @@ class Run:
     def _evaluated(self) -> RunRecord:
         """One cell, top to bottom."""
         only = self.cell.request.only
-        self.expect(() if only == "utility" else self.cell.attacks)
+        self.expect()
         _ = self.release  # the splits are loaded; encoded, or trained on inside
         learned = learning(self) if only != "privacy" else Learning()
         leaked = leakage(self) if only != "utility" and self.cell.main else Leakage()
@@ -196,11 +205,11 @@ class Run:
     def advance(self, step: Step) -> None:
         """Make and keep what a step before the record puts out.
 
-        That a companion fails, the record will tell. CellFailed and PluginError where the cell
-        ends there.
+        That a companion or a learner fails, the record will tell. CellFailed and PluginError
+        where the cell ends there.
         """
         check_machine(self.cell.device)
-        forgiven = (CellFailed,) if step == "companions" else ()
+        forgiven = (CellFailed,) if step in FORGIVEN else ()
         with self:
             for stage in steps_of(self.cell)[step]:
                 with suppress(*forgiven):
@@ -241,10 +250,15 @@ class Run:
         """Whether a stage has to run although its output is stored."""
         return self.force is not None and NAMES.index(name) >= NAMES.index(self.force)
 
-    def expect(self, plans: Iterable[AttackPlan]) -> None:
-        """Start the first attack's process now, so that importing torch costs nobody a wait."""
-        wanted = sum(not self.has(AttackStage(self.cell, plan)) for plan in plans)
-        if wanted:
+    def expect(self) -> None:
+        """Start the first process now, so that importing torch costs nobody a wait."""
+        cell, only = self.cell, self.cell.request.only
+        stages: list[Stage[Any]] = []
+        if only != "privacy" and cell.learns:
+            stages += [*LearnStage.own(cell), *LearnStage.unprotected(cell)]
+        if only != "utility":
+            stages += [AttackStage(cell, plan) for plan in cell.attacks]
+        if wanted := len({stage.key for stage in stages if not self.has(stage)}):
             self.processes.expected = wanted
             self.processes.warm()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Samples, Splits
@@ -293,15 +293,7 @@ def with_statistics_of(model: nn.Sequential, images: Tensor, device: torch.devic
     return copied.eval()
 
 
-@dataclass(frozen=True)
-class Learning:
-    """What a record says of utility."""
-
-    utility: Utility | None = None
-    measures: Mapping[str, float] = field(default_factory=dict)
-
-
-def learning(run: Run) -> Learning:
+def trained(run: Run) -> tuple[Utility, Mapping[str, float]]:
     """The victim's accuracy beside that of the same victim on unprotected images.
 
     Measured are its first training, and a young victim's gradients.
@@ -313,7 +305,7 @@ def learning(run: Run) -> Learning:
     if run.cell.kind is ReleaseKind.GRADIENTS:
         young = measured(run.release)
         measures |= {f"release.{name}": value for name, value in young.items()}
-    return Learning(summed_up([t.right for t in own], [t.right for t in plain]), measures)
+    return summed_up([t.right for t in own], [t.right for t in plain]), measures
 
 
 def _seconds(own: Sequence[Trained], plain: Sequence[Trained]) -> dict[str, float]:

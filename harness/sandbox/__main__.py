@@ -1,4 +1,4 @@
-"""What runs in the attack's process: jobs come in on stdin, replies go out on stdout.
+"""What runs in an attack's or a learner's process: jobs come in on stdin, replies go out on stdout.
 
 The process is started fresh, or forked from one that was, and has never held the truth. Whatever
 a plugin prints lands in the log; when the parent goes away, stdin ends and the process with it.
@@ -26,6 +26,8 @@ from typing import Any
 from harness.api.errors import HarnessError
 from harness.sandbox.lines import ParentLines
 
+Action = Callable[[dict[str, Any], Callable[..., None]], None]
+
 REPORT_EVERY = 0.1
 STREAMS = 4
 """Handed over for each child: its stdin, stdout and log, and where its exit code is asked for."""
@@ -38,16 +40,25 @@ def serve() -> None:
 
     torch.set_deterministic_debug_mode("warn")
     parent.send(ready=os.getpid())
+    actions: dict[str, Action] = {}
     while True:
-        _answer(parent.receive(), parent)
+        _answer(parent.receive(), parent, actions)
 
 
-def _answer(job: dict[str, Any], parent: ParentLines) -> None:
+def _actions() -> dict[str, Action]:
+    from harness.sandbox.jobs import call, prepare, reconstruct, share
+    from harness.sandbox.lessons import Pupil
+
+    pupil = Pupil()
+    attacking: dict[str, Action] = {"share": share, "prepare": prepare, "reconstruct": reconstruct}
+    return {**attacking, "call": call, "learn": pupil.learn, "classify": pupil.classify}
+
+
+def _answer(job: dict[str, Any], parent: ParentLines, actions: dict[str, Action]) -> None:
+    """Do a job and say how it ended; what can be done is looked up when the first one comes."""
     started = time.perf_counter()
     try:
-        from harness.sandbox.jobs import call, prepare, reconstruct, share
-
-        actions = {"share": share, "prepare": prepare, "reconstruct": reconstruct, "call": call}
+        actions.update(actions or _actions())
         actions[job["action"]](job, _reporter(parent))
     except HarnessError as error:  # a sentence, not a fault: nobody needs to see where it came from
         parent.send(error=str(error), kind=type(error).__name__)

@@ -122,7 +122,7 @@ def open_view(folder: Path, frame: Frame) -> View:
     if frame.n_private is not None:
         channels[Channel.N_PRIVATE] = frame.n_private
     if Channel.ENCODER in frame.granted:
-        channels[Channel.ENCODER] = _encoder(frame)
+        channels[Channel.ENCODER] = encoder(frame.encoder, frame.classes)
     return View(
         channels=channels,
         granted=frozenset(frame.granted),
@@ -157,23 +157,24 @@ def _read(channel: Channel, tensors: dict[str, Tensor], frame: Frame) -> Any:
         return tensors
     if channel in (Channel.MODEL, Channel.FEATURE_ENCODER):
         assert frame.victim is not None
-        victim, cut = _built("victims", frame.victim), channel is Channel.FEATURE_ENCODER
+        victim, cut = built("victims", frame.victim), channel is Channel.FEATURE_ENCODER
         model = restore(victim, frame.input_shape, frame.classes, tensors, cut=cut)
         return model.to(frame.device)
     (tensor,) = tensors.values()
     return tensor
 
 
-def _encoder(frame: Frame) -> Encoder:
-    named = frame.encoder
+def encoder(named: Named | None, classes: int) -> Encoder:
+    """The encoding defense by its law; plain where there is none."""
     if named is None:
-        return Encoder("none", Config(), lambda own, _public, _rng: plain(own, frame.classes))
-    defense: EncodingDefense[Any] = _built("defenses", named)
+        return Encoder("none", Config(), lambda own, _public, _rng: plain(own, classes))
+    defense: EncodingDefense[Any] = built("defenses", named)
     infer = defense.infer if defense.infers else None
     return Encoder(named.name, defense.config, defense.encode, infer)
 
 
-def _built(kind: str, named: Named) -> Any:
+def built(kind: str, named: Named) -> Any:
+    """A plugin at work, by its name and config."""
     config = registry().spec(kind, named.name).config.model_validate(named.config)
     return registry().build(kind, named.name, config)
 
@@ -194,7 +195,7 @@ def call(job: Mapping[str, Any], _progress: Progress) -> None:
 def prepare(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack learn from what it holds before the release, and keep what it learned."""
     frame, view = _handed(job)
-    attack: Attack[Any] = _built("attacks", frame.attack)
+    attack: Attack[Any] = built("attacks", frame.attack)
     save_tensors(attack.prepare(view, frame.budget, progress), Path(job["out"]) / PREPARED)
 
 
@@ -202,7 +203,7 @@ def reconstruct(job: Mapping[str, Any], progress: Progress) -> None:
     """Let an attack at the release, and keep what it brings back."""
     frame, view = _handed(job)
     learned = load_file(job["prepared"], device=str(view.device))
-    found = _built("attacks", frame.attack).reconstruct(view, learned, frame.budget, progress)
+    found = built("attacks", frame.attack).reconstruct(view, learned, frame.budget, progress)
     if not isinstance(found, Reconstruction):
         raise TypeError(f"reconstruct must return a Reconstruction, not {type(found).__name__}")
     out = Path(job["out"])

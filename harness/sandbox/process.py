@@ -201,6 +201,7 @@ class AttackProcess:
         self._lines = ChildLines(self._process.stdin, self._process.stdout)
         self._peak = 0.0
         self._ready = False
+        self._who = "the attack"
 
     def __enter__(self) -> AttackProcess:
         return self
@@ -228,12 +229,19 @@ class AttackProcess:
         self._file.close()
 
     def ask(
-        self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
+        self,
+        job: Mapping[str, Any],
+        budget: Budget,
+        progress: Progress,
+        *,
+        spent: float = 0.0,
+        who: str = "the attack",
     ) -> Spent:
         """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails.
 
-        `spent` seconds of the budget are gone already.
+        `spent` seconds of the budget are gone already; messages name `who` was asked.
         """
+        self._who = who
         if not self._ready:
             self._await()
         with contextlib.suppress(BrokenPipeError):  # its end is noticed when it is listened to
@@ -275,14 +283,14 @@ class AttackProcess:
 
     def _watch(self, deadline: float, budget: Budget) -> None:
         if time.monotonic() > deadline:
-            late = f"the attack did not end within {budget.seconds:g} s"
+            late = f"{self._who} did not end within {budget.seconds:g} s"
             raise CellTimedOut(self._with_log(late))
         used = 0.0
         with contextlib.suppress(psutil.Error):
             used = sum(process.memory_info().rss for process in self._family()) / 2**20
         self._peak = max(self._peak, used)
         if used > budget.megabytes:
-            greedy = f"the attack used more than its limit of {budget.megabytes} MB"
+            greedy = f"{self._who} used more than its limit of {budget.megabytes} MB"
             raise CellFailed(self._with_log(greedy))
 
     def _family(self) -> list[psutil.Process]:
@@ -300,8 +308,8 @@ class AttackProcess:
         except CellFailed as error:
             return str(error)
         if code < 0:
-            return f"the attack's process was killed by {signal.Signals(-code).name}"
-        return f"the attack's process ended with exit code {code}"
+            return f"{self._who}'s process was killed by {signal.Signals(-code).name}"
+        return f"{self._who}'s process ended with exit code {code}"
 
     def _with_log(self, message: str) -> str:
         tail = log_tail(self.log.read_bytes())

@@ -123,7 +123,7 @@ def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
 
 
 def failure_flags(
-    kind: Literal["companion", "member", "twice"], failed: Mapping[str, Exception]
+    kind: Literal["companion", "learner", "member", "twice"], failed: Mapping[str, Exception]
 ) -> list[Flag]:
     """By name, what did not come to an end beside the rest; what could not be is no failure."""
     return [

@@ -131,8 +131,10 @@ def _accuracies(trainings: Sequence[Right]) -> dict[str, Accuracy]:
 
 
 class Tried(BaseModel):
-    """One learner's trainings: the shares it named rightly, on the half it is chosen by and on
-    that which is reported."""
+    """One learner's trainings: the shares it named rightly of two halves of the test images.
+
+    It is chosen by one half, and what is reported is of the other.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -51,7 +51,9 @@ def faults(record: RunRecord) -> list[str]:
         found += [f"{name}: {fault}" for fault in _of_score(score)]
     found += [*_of_images(record), *_of_flags(record)]
     if record.utility:
-        checked = _of_utility(record.utility, record.request.repeats, record.schema_ in SPREAD_ALONE)
+        checked = _of_utility(
+            record.utility, record.request.repeats, record.schema_ in SPREAD_ALONE
+        )
         found += [f"utility: {fault}" for fault in checked]
     return found
 

@@ -16,6 +16,7 @@ from harness.running.attack import AttackStage, workplaces
 from harness.running.release import ReleaseStage
 from harness.running.run import Run, equip
 from harness.sandbox.jobs import pack, prepare, reconstruct, share
+from harness.sandbox.lessons import Pupil
 from harness.sandbox.process import Spent
 from harness.store import Store, cache_root
 from harness.store.paths import scratch_folder
@@ -27,7 +28,14 @@ SMALL: Mapping[str, Any] = {"victim": VICTIM, "metrics": "snr_db", "threads": 1,
 """What every cell of the kit has in common; a control's own options win over it."""
 KEY = b"a key of the conformance kit"
 """Of every stream that a plugin is handed outside the pipeline."""
-ACTIONS = {"share": share, "prepare": prepare, "reconstruct": reconstruct}
+PUPIL = Pupil()
+ACTIONS: Mapping[str, Callable[[Mapping[str, Any], Progress], None]] = {
+    "share": share,
+    "prepare": prepare,
+    "reconstruct": reconstruct,
+    "learn": PUPIL.learn,
+    "classify": PUPIL.classify,
+}
 
 
 def asked(case: str = "grey", **options: Any) -> dict[str, Any]:
@@ -39,7 +47,7 @@ Serve = Callable[[Mapping[str, Any], Progress], None]
 
 
 def serve(job: Mapping[str, Any], progress: Progress) -> None:
-    """What an attack's process does."""
+    """What an attack's or a learner's process does."""
     ACTIONS[job["action"]](job, progress)
 
 
@@ -69,9 +77,15 @@ class OwnProcess:
         """Nothing was started."""
 
     def ask(
-        self, job: Mapping[str, Any], budget: Budget, progress: Progress, *, spent: float = 0.0
+        self,
+        job: Mapping[str, Any],
+        budget: Budget,
+        progress: Progress,
+        *,
+        spent: float = 0.0,
+        who: str = "",
     ) -> Spent:
-        """Do one job; whatever the attack raises comes through."""
+        """Do one job; whatever the plugin raises comes through."""
         started = time.perf_counter()
         self._serve(job, progress)
         self.times.append(time.perf_counter() - started)

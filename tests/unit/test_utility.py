@@ -9,7 +9,17 @@ from harness.running.release import Stack
 from harness.running.samples import standardised
 from harness.running.train import utility, with_statistics_of
 from harness.running.training import fresh, outputs, state
-from harness.scoring.utility import ENCODED, PLAIN, RECOMPUTED, Right, Utility, summed_up
+from harness.scoring.summary import proportion_interval
+from harness.scoring.utility import (
+    ENCODED,
+    PLAIN,
+    RECOMPUTED,
+    Right,
+    Tried,
+    Utility,
+    best_of,
+    summed_up,
+)
 
 DATA = splits(private=16, public=48, test=60)
 TEST = standardised(DATA.test, DATA.scale)
@@ -118,16 +128,31 @@ def test_a_victim_without_batchnorm_has_nothing_to_recompute():
     assert list(measured(plain).counts) == [PLAIN]
 
 
-def test_several_trainings_have_a_mean_and_students_interval():
-    """mean ± t(.975, 2)·s/√3, with t = 4.302653."""
+def test_the_interval_of_several_trainings_holds_their_spread_and_the_images():
+    """Student's t(.975, 2)·s/√3, with t = 4.302653, and Wilson's reach of 36 of 60, in squares."""
     trainings = [
         Right(inference=PLAIN, counts={PLAIN: hits}, chance=0.1, n=60) for hits in (30, 36, 42)
     ]
     found = of(*trainings)
-    reach = 4.302653 * 0.1 / 3**0.5
+    spread, (low, high) = 4.302653 * 0.1 / 3**0.5, proportion_interval(36, 60)
     assert found.accuracy == pytest.approx(0.6)
-    assert found.interval == pytest.approx((0.6 - reach, 0.6 + reach), abs=1e-6)
+    below, above = ((0.6 - end) ** 2 + spread**2 for end in (low, high))
+    assert found.interval == pytest.approx((0.6 - below**0.5, 0.6 + above**0.5), abs=1e-6)
     assert found.accuracies[PLAIN].trainings == pytest.approx((0.5, 0.6, 0.7))
+
+
+def test_of_several_learners_the_best_on_other_images_counts():
+    learners = {
+        "lucky": Tried(validation=(0.2,), reported=(0.9,)),
+        "strong": Tried(validation=(0.4, 0.6), reported=(0.5, 0.7)),
+    }
+    bare = {"strong": Tried(validation=(0.8,), reported=(0.75,))}
+    found = best_of(learners, bare, chance=0.1, n=60, left_out={"encoded": "why"})
+    assert (found.inference, found.accuracy) == ("strong", pytest.approx(0.6))
+    assert found.reference_accuracy == 0.75
+    assert found.validation == {"lucky": 0.2, "strong": 0.5}
+    assert [name for name, _ in found.own_first] == ["strong", "lucky"]
+    assert not found.at_chance
 
 
 def test_a_utility_stands_beside_its_reference(model):

@@ -1,0 +1,245 @@
+"""Learn: what learners make of released encodings, and how well that names the test images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.api.data import Splits
+from harness.api.errors import CellFailed, NotApplicable, UsageError
+from harness.api.knowledge import ReleaseKind
+from harness.api.release import Release
+from harness.api.specs import Stage as Works
+from harness.rng import public_stream
+from harness.running.attack import law_of, tensors_in, workplace
+from harness.running.release import ReleaseStage
+from harness.running.samples import Space
+from harness.running.stage import Output, Stage, budget_identity, hardware
+from harness.running.train import trained
+from harness.scoring.flags import Flag, failure_flags, first_line
+from harness.scoring.utility import Tried, Utility, best_of
+from harness.store.artifacts import Artifact
+from harness.store.paths import disk_errors
+from harness.store.provenance import plain_config, plugin_identity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from harness.api.plugins import Progress
+    from harness.asking.plan import Cell
+    from harness.asking.request import Resolved
+    from harness.running.run import Run
+    from harness.sandbox.lessons import LessonFrame
+
+LEARNER = "the learner"
+"""What messages call it."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a learner says of the test images, [test, classes], and what it took."""
+
+    logits: Tensor
+    seconds: float
+    megabytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class LearnStage(Stage[Answered]):
+    """One learner's answer to all test images, after it learned from a release.
+
+    `defenses` made the release; without any it is the images themselves.
+    """
+
+    name = "learn"
+    written: str
+    learner: Resolved
+    defenses: tuple[Resolved, ...]
+    repeat: int = 0
+
+    @classmethod
+    def own(cls, cell: Cell) -> list[LearnStage]:
+        """Every training of every learner on the cell's release."""
+        return cls._every(cell, cell.defenses)
+
+    @classmethod
+    def unprotected(cls, cell: Cell) -> list[LearnStage]:
+        """Likewise on the images themselves; where nothing protects them, that is the release."""
+        protected = any(defense.spec.protects for defense in cell.defenses)
+        return cls._every(cell, () if protected else cell.defenses)
+
+    @classmethod
+    def _every(cls, cell: Cell, defenses: tuple[Resolved, ...]) -> list[LearnStage]:
+        return [
+            cls(cell, written, learner, defenses, repeat)
+            for written, learner in cell.learners.items()
+            for repeat in range(cell.request.repeats if learner.spec.varies else 1)
+        ]
+
+    @property
+    def label(self) -> str:
+        """By the learner's name; on unprotected images another."""
+        unprotected = "" if self.defenses == self.cell.defenses else " unprotected"
+        again = f" {self.repeat + 1}" if self.repeat else ""
+        return f"{self.name}{unprotected} {self.written}{again}"
+
+    @property
+    def _release(self) -> ReleaseStage:
+        return ReleaseStage(self.cell, self.defenses, ReleaseKind.ENCODINGS)
+
+    @property
+    def inputs(self) -> tuple[Output[Any], ...]:
+        """The release, public images and test images."""
+        return (self._release, Space.of(self.cell))
+
+    def facts(self) -> dict[str, Any]:
+        """The learner, the network that it may train, its budget and its seed."""
+        return {
+            "learner": plugin_identity(self.learner),
+            "victim": plugin_identity(self.cell.victim),
+            "repeat": self.repeat,
+            "budget": budget_identity(self.cell),
+            "seed": self.cell.request.seed,
+            "hardware": hardware(self.cell),
+        }
+
+    def make(self, run: Run, progress: Progress) -> Artifact:
+        """Let it learn in a process of its own; the test images come when it has learned."""
+        from harness.sandbox.lessons import LOGITS
+
+        release, splits = run(self._release), run.splits
+        with run.processes.take() as process, workplace(process, self.label) as place:
+            _hand_over(place.view, self._frame(run, release), release, splits)
+            job = {"action": "learn", "lesson": str(place.view)}
+            learned = process.ask(job, run.budget, progress, who=LEARNER)
+            _ask_about(place.before, splits)
+            job = {"action": "classify", "asked": str(place.before), "out": str(place.out)}
+            spent = learned.seconds
+            asked = process.ask(job, run.budget, progress, spent=spent, who=LEARNER)
+            logits = tensors_in(place.out / LOGITS, LEARNER)["logits"]
+        megabytes = max(learned.megabytes, asked.megabytes)
+        seconds = learned.seconds + asked.seconds
+        return Artifact({"logits": logits}, {"own_seconds": seconds, "peak_memory": megabytes})
+
+    def _frame(self, run: Run, release: Release) -> LessonFrame:
+        from harness.sandbox.jobs import Named
+        from harness.sandbox.lessons import LessonFrame
+
+        cell, request, splits = run.cell, run.cell.request, run.splits
+        encoding = next((d for d in self.defenses if d.spec.stage is Works.ENCODING), None)
+        victim, stream = cell.victim, public_stream(request.seed).stream(stage=self.name)
+        return LessonFrame(
+            learner=Named(name=self.learner.name, config=plain_config(self.learner)),
+            law=law_of(encoding, release) if encoding else None,
+            victim=Named(name=victim.name, config=plain_config(victim)),
+            mean=splits.scale.mean,
+            std=splits.scale.std,
+            low=splits.scale.low,
+            high=splits.scale.high,
+            shape=splits.shape,
+            classes=len(splits.classes),
+            key=stream.stream(learner=self.learner.name, repeat=self.repeat).key.hex(),
+            device=cell.device,
+            seconds=request.time_limit,
+            megabytes=request.megabytes,
+            threads=cell.threads,
+        )
+
+    def read(self, stored: Artifact) -> Answered:
+        """What it said."""
+        facts = stored.facts
+        return Answered(stored.tensors["logits"], facts["own_seconds"], facts["peak_memory"])
+
+
+def _hand_over(folder: Path, frame: LessonFrame, release: Release, splits: Splits) -> None:
+    """Write a lesson: what a server has, and nothing else."""
+    from harness.sandbox.lessons import FRAME, PUBLIC, RELEASE
+    from harness.store.artifacts import save_tensors
+
+    public = {"images": splits.public.images, "labels": splits.public.labels}
+    with disk_errors(folder):
+        (folder / FRAME).write_text(frame.model_dump_json(), encoding="utf-8")
+        released = {name: release.tensors[name] for name in ("encodings", "labels")}
+        save_tensors(released, folder / RELEASE)
+        save_tensors(public, folder / PUBLIC)
+
+
+def _ask_about(folder: Path, splits: Splits) -> None:
+    """Write the test images, without their labels."""
+    from harness.sandbox.lessons import ASKED
+    from harness.store.artifacts import save_tensors
+
+    with disk_errors(folder):
+        save_tensors({"images": splits.test.images}, folder / ASKED)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What a record says of utility.
+
+    `learners` are those that had a part, as written; of a victim there are `measures`.
+    """
+
+    utility: Utility | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
+    learners: Mapping[str, Resolved] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+
+
+def learning(run: Run) -> Learning:
+    """What is learned of encodings that leave; else what the owner's own victim learned."""
+    if not run.cell.learns:
+        utility, measures = trained(run)
+        return Learning(utility, measures)
+    own, failed = _tried(run, LearnStage.own(run.cell))
+    plain, _ = _tried(run, LearnStage.unprotected(run.cell))
+    if not own or not plain:
+        reasons = "; ".join(f"{name}: {first_line(error)}" for name, error in failed.items())
+        raise CellFailed(f"no learner came to an end ({reasons})")
+    reported = _halves(run)[1]
+    labels = run.splits.test.labels[reported]
+    utility = best_of(
+        own,
+        plain,
+        chance=labels.bincount().max().item() / len(labels),
+        n=len(labels),
+        left_out={name: first_line(error) for name, error in failed.items()},
+    )
+    faults = {n: e for n, e in failed.items() if not isinstance(e, NotApplicable)}
+    flags = failure_flags("learner", faults)
+    return Learning(utility, learners=run.cell.learners, flags=tuple(flags))
+
+
+def _tried(run: Run, stages: list[LearnStage]) -> tuple[dict[str, Tried], dict[str, CellFailed]]:
+    """By learner what it named rightly, and why some did not come to an end."""
+    shares: dict[str, list[tuple[float, float]]] = {}
+    failed: dict[str, CellFailed] = {}
+    halves, labels = _halves(run), run.splits.test.labels
+    for stage in stages:
+        try:
+            answered = run(stage)
+        except CellFailed as error:
+            failed.setdefault(stage.written, error)
+            continue
+        run.timing.setdefault(stage.label, round(answered.seconds, 3))
+        run.peak_memory[stage.label] = answered.megabytes
+        right = answered.logits.argmax(1) == labels
+        first, second = (right[half].float().mean().item() for half in halves)
+        shares.setdefault(stage.written, []).append((first, second))
+    return {
+        name: Tried(validation=tuple(v for v, _ in found), reported=tuple(r for _, r in found))
+        for name, found in shares.items()
+        if name not in failed
+    }, failed
+
+
+def _halves(run: Run) -> tuple[Tensor, Tensor]:
+    """Test images to choose a learner by, and those that its accuracy is reported on."""
+    n = len(run.splits.test)
+    if n < 2:
+        raise UsageError("Learners are chosen on half of the test images; --test-size 2 at least.")
+    order = public_stream(run.cell.request.seed).stream(what="halves").permutation(n)
+    return order[: n // 2], order[n // 2 :]
