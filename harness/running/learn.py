@@ -227,7 +227,7 @@ def _tried(run: Run, stages: list[LearnStage]) -> tuple[dict[str, Tried], dict[s
         run.timing.setdefault(stage.label, round(answered.seconds, 3))
         run.peak_memory[stage.label] = answered.megabytes
         right = answered.logits.argmax(1) == labels
-        first, second = (right[half].float().mean().item() for half in halves)
+        first, second = (int(right[half].sum()) / len(half) for half in halves)
         shares.setdefault(stage.written, []).append((first, second))
     return {
         name: Tried(validation=tuple(v for v, _ in found), reported=tuple(r for _, r in found))
