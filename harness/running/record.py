@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.running.judge import JudgeStage
 from harness.running.leakage import Leakage
-from harness.running.learn import Learning, LearnStage
+from harness.running.learn import LearnStage
+from harness.running.learning import Learning
 from harness.running.load import SPLITS, LoadStage
 from harness.running.release import ReleaseStage, victim_under
 from harness.running.stage import code_identity

@@ -35,7 +35,8 @@ from harness.rng import make_deterministic
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, null_scores
 from harness.running.leakage import Leakage, leakage
-from harness.running.learn import Learning, LearnStage, learning
+from harness.running.learn import LearnStage
+from harness.running.learning import Learning, learning
 from harness.running.load import LoadStage
 from harness.running.prepare import PrepareStage
 from harness.running.record import ended, record_key, sealed

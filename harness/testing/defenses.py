@@ -11,7 +11,7 @@ from torch import Tensor
 from harness.api import CellFailed, HarnessError, Recipe, Release, ReleaseKind, Samples, Stage
 from harness.asking.plan import resolved
 from harness.rng import Axis, KeyedStream, derive
-from harness.running.learn import learning
+from harness.running.learning import learning
 from harness.running.samples import Space, standardised
 from harness.testing.datasets import known
 from harness.testing.subject import Subject, Violation, refusal

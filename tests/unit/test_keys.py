@@ -17,6 +17,7 @@ from harness.asking.request import make_request
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, NullsStage, ScoreStage, name_of
 from harness.running.leakage import WorstStage
+from harness.running.learn import LearnStage
 from harness.running.prepare import PrepareStage
 from harness.running.record import record_key
 from harness.running.run import stages_of
@@ -193,18 +194,19 @@ def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 
 def all_keys() -> dict[str, str]:
-    cell = cell_of(attack="linear")
+    cell = cell_of(attack="linear", learner="classmeans")
     assert cell.main is not None
     encoder = None
     return {
-        **{name: stage.key for name, stage in stages_of(cell).items()},
+        **{name.split()[0]: stage.key for name, stage in stages_of(cell).items()},
+        "train": TrainStage.own(cell)[0].key,
         "prepare": PrepareStage(cell, cell.main, encoder).key,
         "nulls": NullsStage.of(cell).key,
         "record": record_key(cell),
     }
 
 
-AFTER_LOAD = {"release", "train", "prepare", "attack", "judge", "nulls", "record"}
+AFTER_LOAD = {"release", "train", "learn", "prepare", "attack", "judge", "nulls", "record"}
 
 
 @pytest.mark.parametrize(
@@ -215,6 +217,10 @@ AFTER_LOAD = {"release", "train", "prepare", "attack", "judge", "nulls", "record
         ("running.samples", AFTER_LOAD),
         ("running.encoding", AFTER_LOAD - {"prepare", "nulls"}),
         ("running.train", {"train", "record"}),
+        ("running.learn", {"learn", "record"}),
+        ("running.learning", {"record"}),
+        ("sandbox.lessons", {"learn", "record"}),
+        ("scoring.utility", {"train", "record"}),
         ("running.prepare", {"prepare", "attack", "judge", "record"}),
         ("running.attack", {"prepare", "attack", "judge", "record"}),
         ("running.judge", {"judge", "nulls", "record"}),
@@ -245,7 +251,7 @@ def test_a_stage_is_made_anew_where_what_it_uses_changed(
 def test_half_a_record_follows_its_half_alone(edited: Callable[[str], None]) -> None:
     halves = {half: cell_of(attack="linear", only=half) for half in ("privacy", "utility")}
     before = {half: record_key(cell) for half, cell in halves.items()}
-    edited("harness.running.train")
+    edited("harness.running.learn")
     again = {half: record_key(cell_of(attack="linear", only=half)) for half in halves}
     assert [half for half in halves if again[half] != before[half]] == ["utility"]
 

@@ -35,28 +35,33 @@ def ids(tasks: dict[str, Task]) -> set[str]:
     return {task.id for task in tasks.values()}
 
 
-def test_a_cell_is_released_trained_attacked_and_recorded() -> None:
+def test_a_cell_is_released_learned_from_attacked_and_recorded() -> None:
     found = steps(defense="mixup", attack="lmmse")
-    assert list(found) == ["release", "reference", "train", "attack", "companions", "record"]
+    assert list(found) == ["release", "reference", "learn", "attack", "companions", "record"]
     release = found["release"].id
-    assert [found[name].needs for name in ("train", "attack", "companions")] == [(release,)] * 3
+    assert [found[name].needs for name in ("learn", "attack", "companions")] == [(release,)] * 3
     assert set(found["record"].needs) == ids(found) - {found["record"].id}
 
 
-def test_attacks_share_release_training_and_companions() -> None:
+def test_attacks_share_release_learners_and_companions() -> None:
     one, other = steps(defense="mixup", attack="lmmse"), steps(defense="mixup", attack="wiener")
-    shared = ("release", "reference", "train", "companions")
+    shared = ("release", "reference", "learn", "companions")
     assert ids(one) & ids(other) == {one[name].id for name in shared}
 
 
-def test_defenses_share_the_unprotected_training_alone() -> None:
+def test_defenses_share_what_learns_unprotected_alone() -> None:
     one, other = steps(defense="mixup", attack="lmmse"), steps(defense="singmix", attack="lmmse")
     assert ids(one) & ids(other) == {one["reference"].id}
 
 
 def test_half_an_evaluation_has_half_the_steps() -> None:
-    assert list(steps(only="utility")) == ["release", "reference", "train", "record"]
+    assert list(steps(only="utility")) == ["release", "reference", "learn", "record"]
     assert list(steps(only="privacy")) == ["release", "attack", "companions", "record"]
+
+
+def test_what_the_owner_trains_itself_is_trained_and_not_learned_from() -> None:
+    found = steps(defense="gradprune", attack="gradmatch")
+    assert list(found)[1:3] == ["reference", "train"]
 
 
 def test_a_cell_that_cannot_be_is_only_recorded() -> None:
@@ -64,17 +69,17 @@ def test_a_cell_that_cannot_be_is_only_recorded() -> None:
 
 
 def test_an_attack_that_is_many_runs_with_its_record() -> None:
-    assert list(steps(attack="suite")) == ["release", "reference", "train", "record"]
+    assert list(steps(attack="suite")) == ["release", "reference", "learn", "record"]
 
 
 def test_every_step_but_the_record_says_what_it_leaves_in_the_store() -> None:
-    found = steps(defense="mixup", attack="lmmse", repeats=2)
+    found = steps(defense="mixup", attack="lmmse", learner="network", repeats=2)
     record = found.pop("record")
     assert record.makes == ()
     assert {name: [stage for stage, _ in task.makes] for name, task in found.items()} == {
         "release": ["release"],
-        "reference": ["train", "train"],
-        "train": ["train", "train"],
+        "reference": ["learn", "learn"],
+        "learn": ["learn", "learn"],
         "attack": ["attack", "judge"],
         "companions": ["judge", "judge"],
     }
