@@ -17,7 +17,6 @@ from harness.asking.request import make_request
 from harness.running.attack import AttackStage
 from harness.running.judge import JudgeStage, NullsStage, ScoreStage, name_of
 from harness.running.leakage import WorstStage
-from harness.running.learn import LearnStage
 from harness.running.prepare import PrepareStage
 from harness.running.record import record_key
 from harness.running.run import stages_of
@@ -216,7 +215,7 @@ AFTER_LOAD = {"release", "train", "learn", "prepare", "attack", "judge", "nulls"
         ("rng", {"load", *AFTER_LOAD}),
         ("running.samples", AFTER_LOAD),
         ("running.encoding", AFTER_LOAD - {"prepare", "nulls"}),
-        ("running.train", {"train", "record"}),
+        ("running.train", {"train"}),
         ("running.learn", {"learn", "record"}),
         ("running.learning", {"record"}),
         ("sandbox.lessons", {"learn", "record"}),
