@@ -1,0 +1,117 @@
+"""What a genie gets back of singularized mixup: an attacker who is told every partner of an image.
+
+    python benchmarks/genie.py --dataset cifar10 --space resnet50 --rounds 1 20 200
+
+With the partners known, an image is seen through white noise alone: over all rounds, 1/v is the
+sum of w²/((1-w)²s²) where it comes first and of 1/s² where it comes second, s² the noise a value.
+For Gaussian images with the covariance of public ones, the posterior mean then is best. It is
+applied to private images here, with Gaussian noise, and its error counted in decibels over that of
+the public mean (both pooled). It is no attack that anybody could run, and no ceiling: its prior is
+Gaussian.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import torch
+from torch import Tensor
+
+from harness.api import Samples, Stream
+from harness.rng import public_stream
+from harness.running.run import Run
+from harness.running.samples import standardised
+from harness_plugins.defenses.singmix.calibration import Spread, measure_spread
+from harness_plugins.defenses.singmix.encode import draw_weights
+
+TAUS = (1.0, 1e-2, 1e-4, 1e-6)
+ALPHA = 0.65
+
+
+def main() -> None:
+    """Print a line for each tau, a column for each number of rounds."""
+    options = _options()
+    private, public = _images(options)
+    spread = measure_spread(private.images, None)
+    basis, variances, mean = _prior(public.images)
+    print(f"{'tau':>8}" + "".join(f"{f'T={rounds}':>10}" for rounds in options.rounds))
+    for tau in TAUS:
+        gains = [
+            _gain(private.images, basis, variances, mean, _seen_through(spread, tau, rounds, n))
+            for rounds in options.rounds
+            for n in [options.targets]
+        ]
+        print(f"{tau:>8g}" + "".join(f"{gain:>10.2f}" for gain in gains), flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dataset", default="fashion-mini")
+    parser.add_argument("--space", default="pixels")
+    parser.add_argument("--public-size", type=int, default=4000)
+    parser.add_argument("--targets", type=int, default=500)
+    parser.add_argument("--rounds", type=int, nargs="+", default=[1, 20, 200])
+    return parser.parse_args()
+
+
+def _images(options: argparse.Namespace) -> tuple[Samples, Samples]:
+    """Private and public images, standardised."""
+    asked = {
+        "dataset": options.dataset,
+        "space": options.space,
+        "private_size": options.targets,
+        "public_size": options.public_size,
+        "test_size": 100,
+        "only": "utility",
+    }
+    splits = Run.open(asked).splits
+    return standardised(splits.private, splits.scale), standardised(splits.public, splits.scale)
+
+
+def _prior(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Principal directions [d, m] of images [m, ...], their variances [m], and the mean [d]."""
+    rows = images.flatten(1)
+    mean = rows.mean(0)
+    rows = rows - mean
+    if len(rows) > rows.shape[1]:
+        variances, basis = torch.linalg.eigh(rows.T @ rows / len(rows))
+        return basis, variances.clamp(min=0), mean
+    variances, mixed = torch.linalg.eigh(rows @ rows.T / len(rows))
+    kept = variances > variances.max() * 1e-6
+    basis = rows.T @ (mixed[:, kept] / (variances[kept] * len(rows)).sqrt())
+    return basis, variances[kept], mean
+
+
+def _seen_through(spread: Spread, tau: float, rounds: int, n: int) -> Tensor:
+    """[n] variances of the noise that each image is seen through; of a value, in units of 1/d.
+
+    Its partner in each round is another image's: weights of first and second place are drawn apart.
+    """
+    stream = public_stream(0).stream(what="genie", rounds=rounds)
+    power = spread.radius(tau, ALPHA) ** 2
+    inverse = sum(_one_round(stream.stream(round=t), n) for t in range(rounds))
+    assert isinstance(inverse, Tensor)
+    return power / inverse
+
+
+def _one_round(stream: Stream, n: int) -> Tensor:
+    weights = draw_weights(n, ALPHA, stream).double()
+    first = (weights[:, 0] / weights[:, 1]).square()
+    return first + 1.0
+
+
+def _gain(images: Tensor, basis: Tensor, variances: Tensor, mean: Tensor, seen: Tensor) -> float:
+    """Decibels that the posterior mean of `images` is closer than the public mean, pooled."""
+    rows = images.flatten(1) - mean
+    noise = (seen / rows.shape[1]).float().view(-1, 1)
+    inside = rows @ basis
+    drawn = torch.randn(inside.shape, generator=public_stream(0).stream(what="noise").generator())
+    found = (inside + noise.sqrt() * drawn) * (variances / (variances + noise))
+    energy = float(rows.square().sum())
+    outside = energy - float(inside.square().sum())
+    return 10 * math.log10(energy / (float((found - inside).square().sum()) + outside))
+
+
+if __name__ == "__main__":
+    main()
