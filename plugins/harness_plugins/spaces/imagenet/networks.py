@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
@@ -17,8 +18,10 @@ from harness_plugins.spaces.imagenet import (
     RESNET18,
     RESNET50,
     ImageNetConfig,
+    arithmetic,
 )
 from harness_plugins.spaces.imagenet.efficientnet import EfficientNetLite0
+from harness_plugins.spaces.imagenet.resnet50 import ResNet50
 from harness_plugins.torchvision_cpu import load_torchvision
 from harness_plugins.trunks import VGG16_TRUNK
 
@@ -30,27 +33,36 @@ class ImageNetSpace(Space[ImageNetConfig]):
 
     mean: Colour = (0.485, 0.456, 0.406)
     std: Colour = (0.229, 0.224, 0.225)
+    kept: torch.dtype = torch.float32
 
     def __init__(self, config: ImageNetConfig) -> None:
         super().__init__(config)
         self._networks: dict[torch.device, nn.Module] = {}
+        self._loading = Lock()
 
     @abstractmethod
     def load(self, assets: AssetFolder) -> nn.Module:
         """The network with its published weights, on the CPU, ending with its feature maps."""
 
+    def computed_in(self, device: torch.device) -> torch.dtype:
+        """The type of its weights and of what passes between its layers."""
+        return torch.float32
+
     @torch.no_grad()
     def embed(self, images: Tensor, assets: AssetFolder) -> Tensor:
-        """Images [b, 1 or 3, h, w] in [0,1] to feature maps [b, c', h', w'] float32."""
+        """Images [b, 1 or 3, h, w] in [0,1] to feature maps [b, c', h', w'] of type `kept`."""
+        device = images.device
         pixels = prepare(images, self.config.resolution, self.mean, self.std)
-        features: Tensor = self._network(images.device, assets)(pixels)
-        return features.contiguous()
+        features: Tensor = self._network(device, assets)(pixels.to(self.computed_in(device)))
+        return features.to(self.kept).contiguous()
 
     def _network(self, device: torch.device, assets: AssetFolder) -> nn.Module:
-        if device not in self._networks:
-            network = self.load(assets).requires_grad_(False).eval().to(device)
-            self._networks[device] = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return self._networks[device]
+        with self._loading:
+            if device not in self._networks:
+                network = self.load(assets).requires_grad_(False).eval()
+                network = network.to(device, self.computed_in(device))
+                self._networks[device] = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            return self._networks[device]
 
 
 def prepare(images: Tensor, resolution: int, mean: Colour, std: Colour) -> Tensor:
@@ -100,13 +112,6 @@ def _safetensors(path: Path) -> Mapping[str, Tensor]:
     return state
 
 
-def resnet_trunk(name: str, state: Mapping[str, Tensor]) -> nn.Sequential:
-    """A ResNet of torchvision up to `layer4`."""
-    network = with_weights(torchvision_network(name), state)
-    blocks = [block for part, block in network.named_children() if part not in ("avgpool", "fc")]
-    return nn.Sequential(*blocks)
-
-
 class VGG16Space(ImageNetSpace):
     """512 maps behind the last maximum pooling."""
 
@@ -121,17 +126,34 @@ class ResNet18Space(ImageNetSpace):
 
     def load(self, assets: AssetFolder) -> nn.Module:
         """ResNet-18 of torchvision without pooling and classifier."""
-        path = assets.path(RESNET18.name, RESNET18.files[0].name)
-        return resnet_trunk("resnet18", _checkpoint(path))
+        state = _checkpoint(assets.path(RESNET18.name, RESNET18.files[0].name))
+        network = with_weights(torchvision_network("resnet18"), state)
+        parts = network.named_children()
+        return nn.Sequential(*(part for name, part in parts if name not in ("avgpool", "fc")))
 
 
 class ResNet50Space(ImageNetSpace):
-    """2048 maps of `layer4`."""
+    """2048 maps of `conv5_x`.
+
+    It was trained on brightnesses from 0 to 255, less the mean of each colour, not divided. Kept
+    as float16, which holds what bfloat16 does: 60 000 images at 96 pixels are 2.2 GB.
+    """
+
+    mean = (123.68 / 255, 116.779 / 255, 103.939 / 255)
+    std = (1 / 255, 1 / 255, 1 / 255)
+    kept = torch.float16
+
+    def computed_in(self, device: torch.device) -> torch.dtype:
+        """In half the time where the processor has bfloat16: a linear probe does not notice."""
+        able = device.type == "cpu" and arithmetic() == "bfloat16"
+        return torch.bfloat16 if able else torch.float32
 
     def load(self, assets: AssetFolder) -> nn.Module:
-        """ResNet-50 of torchvision without pooling and classifier."""
-        path = assets.path(RESNET50.name, RESNET50.files[0].name)
-        return resnet_trunk("resnet50", _checkpoint(path))
+        """ResNet-50 without pooling and classifier."""
+        state = _safetensors(assets.path(RESNET50.name, RESNET50.files[0].name))
+        with torch.device("meta"):
+            network = ResNet50()
+        return with_weights(network, state)
 
 
 class EfficientNetLite0Space(ImageNetSpace):
