@@ -16,6 +16,8 @@ from harness.store.record import RunRecord
 
 OF_STEPS = {"train": "training", "reference": "training unprotected", "release": "release"}
 """Which time of a record is that of a step that is not an attack's."""
+LEARNED, UNPROTECTED = "learn ", "learn unprotected "
+"""How the labels begin of the times that learners took, and of those on unprotected images."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,10 @@ def _taken(record: RunRecord) -> dict[str, float]:
     """A record's times by step."""
     timing = record.timing
     found = {step: timing[label] for step, label in OF_STEPS.items() if label in timing}
+    for label, seconds in timing.items():
+        if label.startswith(LEARNED):
+            step = "reference" if label.startswith(UNPROTECTED) else "learn"
+            found[step] = found.get(step, 0.0) + seconds
     label = f"attack {record.attack.name}"
     if label in timing:
         of_attack = (label, f"prepare {record.attack.name}", f"judge {record.attack.name}")
@@ -165,7 +171,7 @@ def _taken(record: RunRecord) -> dict[str, float]:
 def _likeness(step: str, request: Request, name: str) -> list[tuple[object, ...]]:
     """Keys from the most alike to the least."""
     sizes = (request.sizes.private, request.rounds, request.targets, request.batch_size)
-    written = request.attack if step == "attack" else request.victim
+    written = request.attack if step == "attack" else f"{request.victim} {request.learner}"
     return [
         (step, request.dataset, written, request.defense, sizes),
         (step, request.dataset, written, name, sizes),

@@ -68,6 +68,9 @@ def _used(request: Request, defenses: Iterable[Any], of: Cell | RunRecord) -> It
         yield _name("defense", text, request), each
     for kind in ("attack", "dataset", "victim", "space"):
         yield _name(kind, getattr(request, kind), request), getattr(of, kind)
+    taught = isinstance(of, RunRecord) or (of.learns and request.only != "privacy")
+    for text, learner in of.learners.items() if taught else ():
+        yield _name("learner", text, request), learner
 
 
 def _name(kind: str, text: str, request: Request) -> str:

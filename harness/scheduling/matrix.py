@@ -142,7 +142,20 @@ def answered_by(planned: Cell, record: RunRecord) -> bool:
         (planned.victim, record.victim),
         (planned.space, record.space),
     ]
-    return all(_same(*pair) for pair in pairs) and _same_members(planned, record)
+    return (
+        all(_same(*pair) for pair in pairs)
+        and _same_members(planned, record)
+        and _same_learners(planned, record)
+    )
+
+
+def _same_learners(planned: Cell, record: RunRecord) -> bool:
+    """Whether those who learned from the release are what they were, where any did."""
+    if record.status != "ok" or planned.request.only == "privacy" or not planned.learns:
+        return True
+    return planned.learners.keys() == record.learners.keys() and all(
+        _same(learner, record.learners[name]) for name, learner in planned.learners.items()
+    )
 
 
 def _same_members(planned: Cell, record: RunRecord) -> bool:
