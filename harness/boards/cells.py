@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from statistics import median
 from typing import Any
 
 from harness.api.errors import UsageError
 from harness.asking.request import Request, expand, make_request
-from harness.boards.protocol import Attacks, Board
+from harness.boards.protocol import Attacks, Board, Track
 from harness.store.provenance import sha256_of
 from harness.store.record import RunRecord
 
 OF_STEPS = {"train": "training", "reference": "training unprotected", "release": "release"}
 """Which time of a record is that of a step that is not an attack's."""
+LEARNED, UNPROTECTED = "learn ", "learn unprotected "
+"""How the labels begin of the times that learners took, and of those on unprotected images."""
 
 
 @dataclass(frozen=True)
 class BoardCell:
-    """One cell: which track it stands in, and what is asked for. `options` are `request`'s."""
+    """One cell: which track it stands in, and what is asked for. `options` are `request`'s.
+
+    `alone` is one of accuracy without an attack: a point of a curve over private images.
+    """
 
     track: str
     options: dict[str, Any]
     request: Request
+    alone: bool = False
 
     @property
     def identity(self) -> str:
@@ -34,7 +40,12 @@ class BoardCell:
     @property
     def title(self) -> str:
         """In few words."""
-        return f"{self.request.defense} × {self.request.attack}, seed {self.request.seed}"
+        asked = self.request
+        if self.alone:
+            times = "once" if asked.rounds == 1 else f"{asked.rounds} times"
+            what = f"learned from {asked.sizes.private} images {times}"
+            return f"{asked.defense}, {what}, seed {asked.seed}"
+        return f"{asked.defense} × {asked.attack}, seed {asked.seed}"
 
 
 def identity(request: Request) -> str:
@@ -43,14 +54,23 @@ def identity(request: Request) -> str:
 
 
 def cells_of(board: Board) -> list[BoardCell]:
-    """Every cell of a board, each once: track by track, defense by defense, seed by seed."""
+    """Every cell of a board, each once: track by track, defense by defense, seed by seed.
+
+    In each track, those of attacks come before those of accuracy alone.
+    """
     found: dict[str, BoardCell] = {}
     for track in board.tracks:
         shared = {**board.options, **track.options}
         seeds = sorted({seed for part in track.cells for seed in part.seeds})
-        for cell in _cells(track.name, track.defenses, track.cells, seeds, shared):
+        attacked = _cells(track.name, track.defenses, track.cells, seeds, shared)
+        for cell in (*attacked, *_learned(track, shared)):
             found.setdefault(cell.identity + track.name, cell)
     return list(found.values())
+
+
+def attacked(board: Board) -> list[BoardCell]:
+    """Those of a board's cells in which something is attacked, which strangers have to fill."""
+    return [cell for cell in cells_of(board) if not cell.alone]
 
 
 def cells_of_grids(
@@ -89,10 +109,25 @@ def _cells(
                 yield BoardCell(track, options, make_request(**options))
 
 
+def _learned(track: Track, shared: Mapping[str, Any]) -> Iterator[BoardCell]:
+    """Cells of accuracy alone. Their attack, which does not run, is the track's first."""
+    kept = {name: value for name, value in shared.items() if name != "targets"}
+    attack = expand(track.cells[0].attacks[0])[0]
+    for part in track.utility:
+        for text in part.defenses or track.defenses:
+            rounds = part.rounds or (int(shared.get("rounds", 1)),)
+            every = product(expand(text), rounds, part.private_size, part.seeds)
+            for defense, times, size, seed in every:
+                cell = {"defense": defense, "attack": attack, "seed": seed, "only": "utility"}
+                sizes = {"private_size": size, "rounds": times}
+                options = {**kept, **part.options, **sizes, **cell}
+                yield BoardCell(track.name, options, make_request(**options), alone=True)
+
+
 def with_threads(cell: BoardCell, threads: int) -> BoardCell:
     """The same cell with so many threads, unless it says how many itself."""
     options = {"threads": threads, **cell.options}
-    return BoardCell(cell.track, options, make_request(**options))
+    return replace(cell, options=options, request=make_request(**options))
 
 
 class Costs:
@@ -122,6 +157,10 @@ def _taken(record: RunRecord) -> dict[str, float]:
     """A record's times by step."""
     timing = record.timing
     found = {step: timing[label] for step, label in OF_STEPS.items() if label in timing}
+    for label, seconds in timing.items():
+        if label.startswith(LEARNED):
+            step = "reference" if label.startswith(UNPROTECTED) else "learn"
+            found[step] = found.get(step, 0.0) + seconds
     label = f"attack {record.attack.name}"
     if label in timing:
         of_attack = (label, f"prepare {record.attack.name}", f"judge {record.attack.name}")
@@ -132,7 +171,7 @@ def _taken(record: RunRecord) -> dict[str, float]:
 def _likeness(step: str, request: Request, name: str) -> list[tuple[object, ...]]:
     """Keys from the most alike to the least."""
     sizes = (request.sizes.private, request.rounds, request.targets, request.batch_size)
-    written = request.attack if step == "attack" else request.victim
+    written = request.attack if step == "attack" else f"{request.victim} {request.learner}"
     return [
         (step, request.dataset, written, request.defense, sizes),
         (step, request.dataset, written, name, sizes),

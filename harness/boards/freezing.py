@@ -10,13 +10,13 @@ from typing import Any
 from harness.api.assets import Asset
 from harness.api.errors import UsageError
 from harness.asking.plan import Cell, plan
-from harness.asking.registry import Registry
+from harness.asking.registry import OWN_DISTRIBUTION, Registry
 from harness.asking.request import Request, Resolved, parse_stack
 from harness.boards.cells import cells_of
 from harness.boards.protocol import FILE, Board, read_board
 from harness.store.paths import disk_errors, write_atomically
-from harness.store.provenance import sha256_of
-from harness.store.record import RunRecord
+from harness.store.provenance import sha256_of, spec_source
+from harness.store.record import RunRecord, Used
 
 HEADING = "[frozen]"
 COMMENT = (
@@ -68,6 +68,9 @@ def _used(request: Request, defenses: Iterable[Any], of: Cell | RunRecord) -> It
         yield _name("defense", text, request), each
     for kind in ("attack", "dataset", "victim", "space"):
         yield _name(kind, getattr(request, kind), request), getattr(of, kind)
+    taught = isinstance(of, RunRecord) or (of.learns and request.only != "privacy")
+    for text, learner in of.learners.items() if taught else ():
+        yield _name("learner", text, request), learner
 
 
 def _name(kind: str, text: str, request: Request) -> str:
@@ -89,9 +92,9 @@ def check_frozen(board: Board, registry: Registry) -> None:
     Because it was frozen and made of something else, or is ranked by a metric that is not here.
     """
     board.check_ranking(registry.entries["metrics"])
-    if not board.frozen:
+    if not board.held_to:
         return
-    changed = differences(board.frozen, frozen(board, registry))
+    changed = differences(board.held_to, frozen(board, registry))
     more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
     if changed:
         raise UsageError(
@@ -118,14 +121,51 @@ def strange(board: Board, record: RunRecord) -> list[str]:
         name: _hash(each.name, each.version, each.config)
         for name, each in _used(record.request, record.defense, record)
     }
-    names = sorted(used.keys() & board.frozen.keys())
-    return [name for name in names if used[name] != board.frozen[name]]
+    names = sorted(used.keys() & board.held_to.keys())
+    return [name for name in names if used[name] != board.held_to[name]]
+
+
+def older(record: RunRecord, registry: Registry) -> list[str]:
+    """Built-in plugins of a record whose source is another one here than where it was made.
+
+    Of a stranger's plugins nothing is said: what a board shows does not depend on whose packages
+    are installed.
+    """
+    attacks = [] if record.request.only == "utility" else [record.attack]
+    attacks += [member.attack for member in record.members.values()]
+    kinds: dict[str, Iterable[Used | None]] = {
+        "defenses": record.defense,
+        "attacks": attacks,
+        "datasets": (record.dataset, record.public),
+        "victims": (record.victim,),
+        "spaces": (record.space,),
+        "learners": record.learners.values(),
+    }
+    found = {
+        used.name
+        for kind, several in kinds.items()
+        for used in several
+        if used and used.distribution == OWN_DISTRIBUTION and _changed(kind, used, registry)
+    }
+    return sorted(found)
+
+
+def _changed(kind: str, used: Used, registry: Registry) -> bool:
+    here = registry.entries[kind].get(used.name)
+    return here is None or spec_source(here.spec) != used.source_sha256
 
 
 def freeze(folder: Path, registry: Registry) -> Frozen:
-    """Write what a board is made of to the end of its file; all before it stays as it is."""
+    """Write what a board is made of to the end of its file; all before it stays as it is.
+
+    UsageError while it is open.
+    """
     path = folder / FILE
     board = read_board(folder)
+    if board.open:
+        raise UsageError(
+            f"Board '{board.name}' is open: take `stage` out of {path}, then freeze it."
+        )
     with disk_errors(path):
         text = path.read_text(encoding="utf-8")
     found = frozen(board, registry)

@@ -16,12 +16,15 @@ NAME = r"^[a-z0-9][a-z0-9-]*$"
 
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
 Options = dict[str, str | int | float | bool]
+Stage = Literal["open", "frozen"]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
 RANKING = ("snr_db", "ssim", "lpips_vgg")
 """Metrics that a board ranks by where it names none and they were scored."""
 OF_ATTACKERS = frozenset({"threat_model", "seconds", "megabytes", "twice"})
 """Options that some attacks of a track may have for themselves: they leave the release as it is."""
+OF_LEARNERS = frozenset({"learner", "repeats", "seconds", "megabytes"})
+"""Options that accuracies of a track may have for themselves: they too leave the release."""
 OF_BOARDS = frozenset(Request.model_fields) - {"defense", "attack", "seed", "device"}
 """Options of a request, but for those that a board sets in other places, or not at all."""
 
@@ -44,6 +47,26 @@ class Attacks(BaseModel, frozen=True, extra="forbid"):
         return self
 
 
+class Utility(BaseModel, frozen=True, extra="forbid"):
+    """Accuracies alone, at so many private images and rounds, each of one with each of the other.
+
+    What leaks of one image is judged at the track's own numbers; what is learned grows with these.
+    `rounds` are the track's own if there are none, `defenses` likewise. `options` may set only
+    what leaves the release as it is (learners, budget).
+    """
+
+    private_size: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
+    rounds: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    defenses: tuple[str, ...] = ()
+    seeds: Seeds = (0,)
+    options: Options = {}
+
+    @model_validator(mode="after")
+    def _leave_the_release(self) -> Utility:
+        _check_options(self.options, OF_LEARNERS, "of utility")
+        return self
+
+
 class Track(BaseModel, frozen=True, extra="forbid"):
     """Rows that can be compared: one kind of release, made in one way, of the same images."""
 
@@ -52,15 +75,17 @@ class Track(BaseModel, frozen=True, extra="forbid"):
     about: str = ""
     defenses: tuple[str, ...] = Field(min_length=1)
     cells: tuple[Attacks, ...] = Field(min_length=1)
+    utility: tuple[Utility, ...] = ()
     options: Options = {}
 
     @model_validator(mode="after")
     def _known_options(self) -> Track:
         _check_options(self.options, OF_BOARDS, f"of track '{self.name}'")
-        for part in self.cells:
+        parts: list[Attacks | Utility] = [*self.cells, *self.utility]
+        for part in parts:
             if strange := sorted({*part.defenses} - {*self.defenses}):
                 raise ValueError(
-                    f"cells of track '{self.name}' name defenses that the track does not have: "
+                    f"parts of track '{self.name}' name defenses that the track does not have: "
                     f"{', '.join(strange)}"
                 )
         return self
@@ -78,10 +103,12 @@ class Claim(BaseModel, frozen=True, extra="forbid"):
 
 
 class Board(BaseModel, frozen=True, extra="forbid"):
-    """A frozen protocol.
+    """A protocol, frozen or still open.
 
     `frozen` names by their content what the cells are made of, as `harness leaderboard freeze`
-    wrote it: data, plugins with their options, metrics. A board that is `defined` has no numbers.
+    wrote it: data, plugins with their options, metrics. An `open` board is held to no such list:
+    rows and columns may come, and rows of older source are marked. A board that is `defined` has
+    no numbers.
     `ranked_by` are the metrics that rows get ranks by, the first one first: any that are scored.
     `confirmed` are ids of records whose attack found at work that it does not apply: who keeps the
     board has run them again, and found the same.
@@ -91,6 +118,7 @@ class Board(BaseModel, frozen=True, extra="forbid"):
     title: str
     about: str = ""
     status: Literal["measured", "defined"] = "measured"
+    stage: Stage = "frozen"
     options: Options
     tracks: tuple[Track, ...] = Field(min_length=1)
     ranked_by: tuple[str, ...] = ()
@@ -108,6 +136,16 @@ class Board(BaseModel, frozen=True, extra="forbid"):
             if metrics != "all":
                 self.check_ranking([name.strip() for name in metrics.split(",")])
         return self
+
+    @property
+    def open(self) -> bool:
+        """Whether rows and columns may still come."""
+        return self.stage == "open"
+
+    @property
+    def held_to(self) -> dict[str, str]:
+        """What its records must be made of; nothing while it is open."""
+        return {} if self.open else self.frozen
 
     @property
     def ranking(self) -> tuple[str, ...]:

@@ -97,7 +97,8 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     """Check that boards' records are genuine, and their files what the records give.
 
     Every record must have the id of its contents, answer a cell of its board, be made with what
-    the board froze, and sum up its own scores. Exits 3 and lists what does not hold.
+    the board froze, and sum up its own scores. An open board is held to no frozen list; its rows of
+    older source are counted. Exits 3 and lists what does not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
     from harness.boards.folder import BOARDS
@@ -124,7 +125,9 @@ def _print_reports(reports: Sequence[Report], complete: bool) -> None:
         verdict = "WRONG" if report.wrong(complete) else "ok"
         held = counted(report.records, "record") if report.records else "its files"
         missing = f", {counted(report.missing, 'cell')} missing" if report.missing else ""
-        click.echo(f"{report.name}: {held}{missing}: {verdict}")
+        older = f", {counted(report.older, 'row')} of older source" if report.older else ""
+        stage = ", open" if report.open else ""
+        click.echo(f"{report.name}: {held}{missing}{stage}{older}: {verdict}")
 
 
 @command.command(
@@ -171,7 +174,8 @@ def freeze(board: str, as_json: bool) -> None:
     """Write into a board's file, by content, all that its cells are made of.
 
     Plugins with their versions and options, metrics, and the data's digests. From then on nobody
-    can fill the board with anything else.
+    can fill the board with anything else. A board that is open must first be closed: take `stage`
+    out of its file.
     """
     from harness.asking.registry import registry
     from harness.boards.folder import find_board

@@ -51,6 +51,7 @@ RECENT = 400
 @click.option("--workers", type=click.IntRange(1, 256), help="Local processes.  [default: 1]")
 @click.option("--address", help="Of a running Ray cluster.  [default: one on this machine]")
 @click.option("--retry", is_flag=True, help="Also run again what failed.")
+@click.option("--renew", is_flag=True, help="Also run again what older source made.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many cells, this time.")
 @click.option("--dry-run", is_flag=True, help="Show cells, costs and reasons; run nothing.")
 @quiet_option
@@ -63,6 +64,7 @@ def command(
     workers: int | None,
     address: str | None,
     retry: bool,
+    renew: bool,
     limit: int | None,
     dry_run: bool,
     quiet: bool,
@@ -73,7 +75,8 @@ def command(
 
     A --defense or --attack may itself be a grid, such as 'mixup[k=2|4]'. Releases and trainings are
     shared. What is stored is not run again; the same command goes on where it was stopped. A cell
-    that fails is a record, and is tried again only with --retry.
+    that fails is a record, and is tried again only with --retry. On an open board, what older
+    source made is run again only with --renew.
     With --dry-run, each cell's state: missing (with what it takes, or `later` beyond --limit),
     unavailable (its data is not here), done, failed, or impossible, with the reason. Exits 1 if a
     cell failed.
@@ -92,7 +95,7 @@ def command(
     root = cache_root()
     shared = cells if folder else _threaded(cells, engine, workers or 1)
     foreseen = foresee(shared, root, folder, [] if folder else _recent(root))
-    missing = to_do(foreseen, retry=retry)[:limit]
+    missing = to_do(foreseen, retry=retry, renew=renew)[:limit]
     if dry_run:
         print_plan(foreseen, missing, as_json)
         return 0

@@ -77,12 +77,17 @@ def _alike(one: bytes, other: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Report:
-    """What is wrong with one board, or with the index over all; `missing` counts cells."""
+    """What is wrong with one board, or with the index over all; `missing` counts cells.
+
+    `older` counts the rows of an open board that older source made: those are no fault.
+    """
 
     name: str
     records: int
     missing: int
     faults: tuple[str, ...]
+    open: bool = False
+    older: int = 0
 
     def wrong(self, complete: bool) -> bool:
         """Whether anything is; missing cells are only where it must be `complete`."""
@@ -93,7 +98,9 @@ def checked(folder: BoardFolder) -> tuple[Report, BoardView]:
     """One board: its records, and whether its files are what they give."""
     view = board_view(gathered(folder))
     faults = broken(folder) + _stale(folder.path, differing(folder.path, files_of(view)))
-    return Report(view.name, view.records, view.missing, tuple(faults)), view
+    older = sum(bool(row.older) for row in view.rows)
+    open_ = view.stage == "open"
+    return Report(view.name, view.records, view.missing, tuple(faults), open_, older), view
 
 
 def checked_index(root: Path, views: Sequence[BoardView]) -> Report:

@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from statistics import fmean
 
 from harness.asking.registry import registry
 from harness.asking.request import Request, parse_stack
 from harness.boards.protocol import Board, Claim, Track
+from harness.results.identified import identified
+from harness.results.learned import curve_of, over_seeds, retained, size_of
 from harness.results.material import Group, Line, Material, lines
-from harness.results.numbers import combined, number, ratio, rounded
+from harness.results.numbers import combined, number, rounded
 from harness.results.ranks import attack_views, ranked
 from harness.results.strongest import Cases, intervals, leaks, worst_cases
 from harness.results.trust import Controls, flags_of, row_flags, speaking_against
@@ -30,7 +31,6 @@ from harness.results.view import (
 )
 from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.summary import MetricScore
-from harness.scoring.utility import Utility
 from harness.scoring.verdict import ABSOLUTE
 from harness.store.record import RunRecord
 
@@ -64,6 +64,7 @@ def board_view(material: Material) -> BoardView:
         title=board.title,
         about=board.about.strip(),
         status=board.status,
+        stage=board.stage,
         dataset=str(board.options.get("dataset", Request().dataset)),
         metrics=scored_by(board.ranking, rows),
         main_metric=board.ranking[0],
@@ -71,7 +72,7 @@ def board_view(material: Material) -> BoardView:
         claims=tuple(_claim_view(claim, rows) for claim in board.claims),
         frozen=dict(board.frozen),
         records=len({each.record.id for each in material.kept}),
-        missing=sum(each.view.missing for each in rows),
+        missing=sum(_missing((*each.line.groups, *each.line.alone)) for each in rows),
     )
 
 
@@ -113,21 +114,20 @@ def _row_view(
     cells = [_cell_view(group, state, metrics) for group, state in pairs]
     own = [group for group in line.groups if group.origin in ("", line.origin)]
     flags = [*row_flags(line, cells, standing, leaked), *_seeds_missing(own)]
-    learned = _learned((*line.groups, *line.beside))
-    accuracies = [number(u.accuracy, u.interval) for u in learned.values()]
-    references = [
-        None if u.reference_accuracy is None else number(u.reference_accuracy, u.reference_interval)
-        for u in learned.values()
-    ]
-    beside = zip(accuracies, references, strict=True)
+    rounds, private = size_of(line)
+    curve = curve_of(line)
+    learned = next(e for e in curve if (e.rounds, e.private_size) == (rounds, private))
     return RowView(
         track=line.track,
         defense=line.defense,
-        accuracy=_over_seeds(accuracies),
-        reference=_over_seeds(references),
-        retained=_over_seeds(ratio(mean, bare) for mean, bare in beside if bare and bare.value),
-        chance=rounded(fmean(each.chance for each in learned.values())) if learned else None,
-        seeds=tuple(learned),
+        accuracy=learned.accuracy,
+        reference=learned.reference,
+        retained=retained(line),
+        chance=learned.chance,
+        seeds=learned.seeds,
+        learners=learned.learners,
+        curve=tuple(curve),
+        identified=identified(line.groups),
         leaks=leaked,
         cells=tuple(cells),
         flags=tuple(flags),
@@ -135,7 +135,14 @@ def _row_view(
         protected=_protects(line.defense),
         missing=_missing(own),
         origin=line.origin,
+        older=_older(line),
     )
+
+
+def _older(line: Line) -> tuple[str, ...]:
+    """Plugins of any of a row's records whose source is another one by now."""
+    groups = (*line.groups, *line.beside, *line.alone)
+    return tuple(sorted({n for group in groups for kept in group.kept for n in kept.older}))
 
 
 def _missing(groups: Iterable[Group]) -> int:
@@ -156,20 +163,6 @@ def _protects(defense: str) -> bool:
     known = registry().entries["defenses"]
     names = [each.name for each in parse_stack(defense)]
     return any(name not in known or known[name].spec.protects for name in names)
-
-
-def _learned(groups: Sequence[Group]) -> dict[int, Utility]:
-    """By seed, the utility that the first attack's record has; that of the others is the same."""
-    found: dict[int, Utility] = {}
-    for record in (record for group in groups for record in group.counted):
-        if record.utility:
-            found.setdefault(record.request.seed, record.utility)
-    return dict(sorted(found.items()))
-
-
-def _over_seeds(values: Iterable[Number | None]) -> Number | None:
-    found = [value for value in values if value]
-    return combined(found) if found else None
 
 
 def _cell_view(group: Group, standing: Standing, metrics: Collection[str]) -> CellView:
@@ -291,5 +284,5 @@ def _measured(claim: Claim, row: Shown) -> Number | None:
         if group.attack == claim.attack:
             leak = cell.leaks.get(claim.metric)
             found = [r.findings[claim.metric] for r in group.counted if claim.metric in r.findings]
-            return leak.mean if leak else _over_seeds(number(f.value, f.ci) for f in found)
+            return leak.mean if leak else over_seeds(number(f.value, f.ci) for f in found)
     return None

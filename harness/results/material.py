@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.api.errors import UsageError
-from harness.asking.registry import OWN_DISTRIBUTION
+from harness.asking.registry import OWN_DISTRIBUTION, registry
 from harness.boards.cells import BoardCell, cells_of, identity
 from harness.boards.folder import BoardFolder
+from harness.boards.freezing import older
 from harness.boards.protocol import Board
 from harness.control import ControlReport, load_report
 from harness.store.paths import disk_errors, listed
@@ -29,13 +30,15 @@ class Kept:
 
     `origin` is the submission it came with, `gallery` where its picture lies below the board's
     folder; empty and None where there is none. `unproven`: it says that its cell cannot be, or
-    does not count, and what was asked does not say so.
+    does not count, and what was asked does not say so. `older`: on an open board, the plugins
+    whose source is another one by now.
     """
 
     record: RunRecord
     origin: str = ""
     gallery: str | None = None
     unproven: bool = False
+    older: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,13 @@ def _kept(board: BoardFolder, record: RunRecord, origin: str = "") -> Kept:
     with disk_errors(board.path):
         there = (board.path / picture).is_file()
     shown = picture.as_posix() if there else None
-    return Kept(record, origin, shown, unproven=unproven(record, board.board, origin))
+    return Kept(
+        record,
+        origin,
+        shown,
+        unproven=unproven(record, board.board, origin),
+        older=tuple(older(record, registry())) if board.board.open else (),
+    )
 
 
 def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
@@ -152,7 +161,8 @@ class Group:
 class Line:
     """One defense of one track with its groups. `origin` is the submission that hands it in.
 
-    `beside` are attacks that do not count, whose records still tell what was learned.
+    `beside` are attacks that do not count, whose records still tell what was learned. `alone` are
+    cells of accuracy without an attack, at several numbers of private images and rounds.
     """
 
     track: str
@@ -160,6 +170,7 @@ class Line:
     origin: str
     groups: tuple[Group, ...]
     beside: tuple[Group, ...] = ()
+    alone: tuple[Group, ...] = ()
 
 
 def lines(material: Material) -> list[Line]:
@@ -175,10 +186,14 @@ def lines(material: Material) -> list[Line]:
         asked = cell.request.model_dump(mode="json", exclude={"device", "seed"})
         group = row.setdefault(sha256_of(asked), Group(cell, origin))
         group.seeds.setdefault(cell.request.seed, answers.get(cell.identity))
-    return [
-        Line(track, defense, next(iter(groups.values())).origin, tuple(groups.values()))
-        for (track, defense), groups in rows.items()
-    ]
+    return [_line(*place, [*groups.values()]) for place, groups in rows.items()]
+
+
+def _line(track: str, defense: str, groups: Sequence[Group]) -> Line:
+    attacked, alone = (
+        tuple(group for group in groups if group.cell.alone is sort) for sort in (False, True)
+    )
+    return Line(track, defense, groups[0].origin, attacked, alone=alone)
 
 
 def _all_cells(

@@ -19,6 +19,7 @@ TO_KNOW = frozenset(
         "undefined_targets",
         "null_fallback",
         "companion_failed",
+        "learner_failed",
     }
 )
 """Flags that explain a number and do not speak against it."""

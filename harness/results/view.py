@@ -100,6 +100,78 @@ class CellView(_Leaking):
     homes: dict[str, str] = {}
 
 
+def nothing_found(accuracy: Number | None, chance: float | None) -> bool:
+    """Whether an accuracy is not surely above chance: the strongest learner found nothing."""
+    return accuracy is not None and chance is not None and accuracy.low <= chance
+
+
+class LearnerView(_Seen):
+    """One learner, or one way to ask a victim: its accuracy on the images that are reported.
+
+    `validation` is what it was chosen by; None for a victim. One that was left out has a `reason`
+    in place of an accuracy.
+    """
+
+    name: str
+    accuracy: Number | None = None
+    validation: float | None = None
+    chosen: bool = False
+    reason: str = ""
+
+
+class Learned(_Seen):
+    """What was learned from so many private images, released in so many rounds, over `seeds`.
+
+    `accuracy` is that of the chosen of its `learners`, `reference` that of the best one on
+    unprotected images. Without an accuracy there may be a `reason`. `records` are those that are
+    of accuracy alone; those of attacks tell it too.
+    """
+
+    private_size: int
+    rounds: int = 1
+    accuracy: Number | None = None
+    reference: Number | None = None
+    chance: float | None = None
+    learners: tuple[LearnerView, ...] = ()
+    seeds: tuple[int, ...] = ()
+    reason: str = ""
+    records: tuple[str, ...] = ()
+
+    @property
+    def learner(self) -> str:
+        """The chosen one; where seeds chose others, all of them."""
+        return ", ".join(each.name for each in self.learners if each.chosen)
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether the strongest learner found nothing."""
+        return nothing_found(self.accuracy, self.chance)
+
+
+class Identified(_Seen):
+    """How well the best of the attacks that identify tells true images among candidates.
+
+    Of `n` questions about images or encodings, `top1` is the share in which a true image comes
+    first of `candidates`, `auc` how often a true one stands before a false one.
+    """
+
+    attack: str
+    threat_model: str
+    top1: Number
+    top1_chance: float
+    auc: Number
+    auc_chance: float
+    candidates: int
+    n: int
+    asked: Literal["images", "encodings"]
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def sure(self) -> bool:
+        """Whether images are named: surely more often than by chance."""
+        return self.top1.low > self.top1_chance or self.auc.low > self.auc_chance
+
+
 class RowView(_Leaking):
     """One defense in one track: what is learned, and what the strongest attack gets of each image.
 
@@ -107,6 +179,9 @@ class RowView(_Leaking):
     are `missing`, nor one that is not `protected`: that is the reference. `retained` is accuracy
     over that of the same victim without protection, `chance` that of always naming the same class;
     `seeds` are those that the accuracies are of. `flags` say why the row is not `verified`.
+    `learners` are all that were tried, `curve` what is learned from other numbers of images, the
+    row's own number among them. `identified` is how well images are told among candidates, where
+    an attack asked. `older` names plugins whose source is another one by now.
     """
 
     track: str
@@ -123,13 +198,29 @@ class RowView(_Leaking):
     protected: bool = True
     missing: int = 0
     origin: str = ""
+    learners: tuple[LearnerView, ...] = ()
+    curve: tuple[Learned, ...] = ()
+    identified: Identified | None = None
+    older: tuple[str, ...] = ()
 
     @property
     def at_chance(self) -> bool:
-        """Whether the accuracy is not surely above chance: nothing is shown to be learned."""
-        if self.accuracy is None or self.chance is None:
-            return False
-        return self.accuracy.low <= self.chance
+        """Whether the strongest learner found nothing."""
+        return nothing_found(self.accuracy, self.chance)
+
+    @property
+    def names_images(self) -> bool:
+        """Whether some attack surely tells its images among candidates."""
+        return self.identified is not None and self.identified.sure
+
+    @property
+    def lines(self) -> dict[int, list[Learned]]:
+        """The points of its curve that have an accuracy, by rounds."""
+        found: dict[int, list[Learned]] = {}
+        for each in self.curve:
+            if each.accuracy:
+                found.setdefault(each.rounds, []).append(each)
+        return found
 
 
 class AttackView(_Seen):
@@ -184,6 +275,7 @@ class BoardView(_Seen):
     title: str
     about: str = ""
     status: Literal["measured", "defined"] = "measured"
+    stage: Literal["open", "frozen"] = "frozen"
     dataset: str
     metrics: tuple[str, ...]
     main_metric: str = MAIN_METRIC

@@ -14,6 +14,7 @@ from harness.asking.registry import registry
 from harness.asking.request import Resolved
 from harness.boards.cells import BoardCell, Costs
 from harness.boards.folder import BoardFolder
+from harness.boards.freezing import older
 from harness.running.record import record_key
 from harness.running.run import Run, lacks, settle
 from harness.scheduling.queue import Ended, Outcome, TaskProgress
@@ -38,8 +39,9 @@ class Foreseen:
 
     `state`: there is a record; its record says that it failed; it cannot be, for the `reason`; it
     is missing; it is, and what it `lacks` is not here either. `instead` is the id of a record that
-    another one would replace. `tasks` are its steps, `stored` those whose output is in the cache,
-    `seconds` what the others will take, None where nothing alike was ever run.
+    another one would replace, `older` whether its source is another one by now. `tasks` are its
+    steps, `stored` those whose output is in the cache, `seconds` what the others will take, None
+    where nothing alike was ever run.
     """
 
     cell: BoardCell
@@ -49,6 +51,7 @@ class Foreseen:
     lacks: str = ""
     record: RunRecord | None = None
     instead: str = ""
+    older: bool = False
     tasks: tuple[Task, ...] = ()
     stored: frozenset[str] = frozenset()
     seconds: Mapping[str, float | None] = field(default_factory=dict)
@@ -106,6 +109,7 @@ def _foreseen(
         lacks=lacking,
         record=kept,
         instead=instead,
+        older=kept is not None and bool(older(kept, registry())),
         tasks=tasks,
         stored=stored,
         seconds={t.id: _cost(t, planned, costs) for t in tasks if t.id not in stored},
@@ -138,7 +142,20 @@ def answered_by(planned: Cell, record: RunRecord) -> bool:
         (planned.victim, record.victim),
         (planned.space, record.space),
     ]
-    return all(_same(*pair) for pair in pairs) and _same_members(planned, record)
+    return (
+        all(_same(*pair) for pair in pairs)
+        and _same_members(planned, record)
+        and _same_learners(planned, record)
+    )
+
+
+def _same_learners(planned: Cell, record: RunRecord) -> bool:
+    """Whether those who learned from the release are what they were, where any did."""
+    if record.status != "ok" or planned.request.only == "privacy" or not planned.learns:
+        return True
+    return planned.learners.keys() == record.learners.keys() and all(
+        _same(learner, record.learners[name]) for name, learner in planned.learners.items()
+    )
 
 
 def _same_members(planned: Cell, record: RunRecord) -> bool:
@@ -158,9 +175,15 @@ def _same(resolved: Resolved | None, used: Used | None) -> bool:
     return now == (used.name, used.version, used.config)
 
 
-def to_do(foreseen: Sequence[Foreseen], *, retry: bool = False) -> list[Foreseen]:
-    """Cells without a record, and with `retry` those that failed."""
-    return [f for f in foreseen if not f.settled or (retry and f.state == "failed")]
+def to_do(
+    foreseen: Sequence[Foreseen], *, retry: bool = False, renew: bool = False
+) -> list[Foreseen]:
+    """Cells without a record; with `retry` also what failed, with `renew` what is older."""
+    return [
+        f
+        for f in foreseen
+        if not f.settled or (retry and f.state == "failed") or (renew and f.older)
+    ]
 
 
 def check_here(cells: Iterable[Foreseen]) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.api.assets import Asset
-    from harness.api.specs import Preparation
+    from harness.api.specs import Preparation, Spec
     from harness.asking.request import Resolved
 
 PACKAGES = (
@@ -328,11 +328,16 @@ def sha256_of(value: Any) -> str:
 
 def plugin_source(resolved: Resolved) -> str:
     """Hash of a plugin's source: its class's module, its config's, and what they use."""
-    return source_sha256(*_modules(resolved))
+    return spec_source(resolved.spec)
 
 
-def _modules(resolved: Resolved) -> list[str]:
-    modules = {resolved.spec.factory.partition(":")[0], resolved.spec.config.__module__}
+def spec_source(spec: Spec) -> str:
+    """The same hash, from a plugin's declaration: its options do not count."""
+    return source_sha256(*_modules(spec))
+
+
+def _modules(spec: Spec) -> list[str]:
+    modules = {spec.factory.partition(":")[0], spec.config.__module__}
     return sorted(modules - {""})
 
 
@@ -342,7 +347,7 @@ def plugin_identity(resolved: Resolved) -> dict[str, Any]:
         "name": resolved.name,
         "version": resolved.spec.version,
         "source": plugin_source(resolved),
-        "packages": packages_of(*_modules(resolved)),
+        "packages": packages_of(*_modules(resolved.spec)),
         "config": plain_config(resolved),
     }
 

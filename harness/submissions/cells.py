@@ -13,7 +13,7 @@ from harness.api.specs import Stage
 from harness.asking.plan import plan
 from harness.asking.registry import Registry
 from harness.asking.request import Resolved, expand, make_request, parse_stack, resolve
-from harness.boards.cells import BoardCell, cells_of
+from harness.boards.cells import BoardCell, attacked
 from harness.boards.protocol import OF_ATTACKERS, Board, Track
 from harness.submissions.folder import Kind
 
@@ -121,7 +121,7 @@ def _defenses_of(board: Board, track: Track, attack: str) -> list[Place]:
 
 
 def _cells_of(board: Board, track: Track) -> list[BoardCell]:
-    return cells_of(board.model_copy(update={"tracks": (track,)}))
+    return attacked(board.model_copy(update={"tracks": (track,)}))
 
 
 def _by(names: Iterable[str], cells: Iterable[BoardCell]) -> list[tuple[BoardCell, ...]]:
@@ -158,7 +158,7 @@ def fitting(board: Board, chosen: Chosen, known: Registry) -> list[str]:
 def _kinds_of_tracks(board: Board, known: Registry) -> dict[str, set[ReleaseKind]]:
     """By track, what is released in those of its cells that can be."""
     found: dict[str, set[ReleaseKind]] = {track.name: set() for track in board.tracks}
-    for cell in cells_of(board):
+    for cell in attacked(board):
         planned = plan(cell.request, known)
         if planned.main:
             found[cell.track].add(planned.kind)

@@ -222,13 +222,17 @@ def _cells(number: int) -> str:
     return f"{number:,} cell" + "s" * (number != 1)
 
 
-def of_board(own: Iterable[str], submitted: Iterable[str], wanted: set[str]) -> Iterator[Note]:
+def of_board(
+    own: Iterable[str], submitted: Iterable[str], wanted: set[str], board: Board
+) -> Iterator[Note]:
     """No cell has two records, on the board or handed in. That some have none is no fault."""
     here = [*own]
     for count in Counter([*here, *submitted]).values():
         if count > 1:
             yield "broken", f"{count} records are of one cell"
     yield "ok", f"{len(wanted & {*here})} of {len(wanted)} cells have a record"
+    if board.open:
+        yield "ok", "it is open: its records are held to no frozen list"
 
 
 UNRANKED = "unranked"

@@ -114,7 +114,7 @@ class Verifier:
             for each in strangers
             for cell in _requested(each, (p for p in _records_of(each) if p.name not in own))
         ]
-        notes = checks.of_board(_requested(folder, paths), submitted, wanted)
+        notes = checks.of_board(_requested(folder, paths), submitted, wanted, folder.board)
         yield verdict("board", folder.path, folder.board.title, notes)
 
     def _nested(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
