@@ -127,7 +127,7 @@ def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict
     assets = folder(source.spec.assets, cache_root())
     with plugin_boundary(source.name):
         collection = known.build("datasets", source.name, source.config).load(assets)
-    sizes = SplitSizes(private=min(count or ANALYSED, len(collection.train)), public=0, test=0)
+    sizes = SplitSizes(min(count or ANALYSED, collection.may_be_private), public=0, test=0)
     splits = load(collection, None, sizes, KeyedStream(board_key(seed)).stream(stage="load"))
     private = splits.private.standardised(splits.scale)
     stream = KeyedStream(owner_key(seed, None)).stream(stage="describe")

@@ -62,22 +62,25 @@ class Scale:
 class Samples:
     """Images [n, c, h, w] with hard labels [n] int64.
 
-    From a dataset, images are uint8, or float32 in [0,1]. Defenses and attacks receive them
-    standardised, float32.
+    From a dataset, images are uint8, or float32 in [0,1]; features of a space may be float16.
+    Defenses and attacks receive them standardised, float32.
     """
 
     images: Tensor
     labels: Tensor
+    subjects: Tensor | None = None
+    """[n] int64: whom each image shows, where a dataset knows. All of one stand in one split."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: slice | Tensor) -> Samples:
-        return Samples(self.images[index], self.labels[index])
+        subjects = None if self.subjects is None else self.subjects[index]
+        return Samples(self.images[index], self.labels[index], subjects)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Samples:
-        """The same labels with changed images."""
-        return Samples(change(self.images), self.labels)
+        """The same labels and subjects with changed images."""
+        return Samples(change(self.images), self.labels, self.subjects)
 
     def unit(self) -> Samples:
         """Images as float32 in [0,1]."""
@@ -97,6 +100,13 @@ class Collection:
     scale: Scale
     classes: tuple[str, ...]
     """Names of the classes; label i is `classes[i]`."""
+    reserved: Tensor | None = None
+    """[n] bool: training images that are never private, and public before all others are."""
+
+    @property
+    def may_be_private(self) -> int:
+        """How many training images may be private."""
+        return len(self.train) - (0 if self.reserved is None else int(self.reserved.sum()))
 
 
 @dataclass(frozen=True)

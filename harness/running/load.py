@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Collection, Samples, Scale, Splits
@@ -95,11 +96,10 @@ def collection_of(run: Run, dataset: Resolved) -> Collection:
 
 
 Adapt = Callable[[Samples], Samples]
-Contents = set[bytes]
-"""SHA-256 of images' bytes. 60 000 of CIFAR-10's size take 0.15 s."""
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as Pillow's conversion to grey
 _CHUNK = 4096
+NOBODY = -1
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,10 @@ class SplitSizes:
 
 
 def _contents(images: Tensor) -> list[bytes]:
-    """One hash per image of [n, c, h, w]; equal exactly where the bytes are."""
+    """One hash per image of [n, c, h, w]; equal exactly where the bytes are.
+
+    60 000 of CIFAR-10's size take 0.15 s.
+    """
     rows = images.contiguous().numpy()
     return [hashlib.sha256(row).digest() for row in rows]
 
@@ -156,42 +159,80 @@ def _joined(parts: list[Samples]) -> Samples:
     import torch
 
     images = torch.cat([part.images for part in parts])
-    return Samples(images, torch.cat([part.labels for part in parts]))
+    subjects = [part.subjects for part in parts if part.subjects is not None]
+    labels = torch.cat([part.labels for part in parts])
+    return Samples(images, labels, torch.cat(subjects) if len(subjects) == len(parts) else None)
+
+
+@dataclass
+class _Taken:
+    """What other splits may not hold: contents of images, and subjects."""
+
+    contents: set[bytes] = field(default_factory=set)
+    subjects: set[int] = field(default_factory=set)
+
+    def add(self, samples: Samples) -> None:
+        """Take all that a split holds."""
+        self.contents |= set(_contents(samples.images))
+        self.subjects |= set(_subjects(samples)) - {NOBODY}
+
+    def leaves(self, samples: Samples) -> Tensor:
+        """Which of these rows are free."""
+        import torch
+
+        named = zip(_contents(samples.images), _subjects(samples), strict=True)
+        free = [c not in self.contents and s not in self.subjects for c, s in named]
+        return torch.tensor(free, dtype=torch.bool)
+
+
+def _subjects(samples: Samples) -> list[int]:
+    """By image."""
+    return [NOBODY] * len(samples) if samples.subjects is None else samples.subjects.tolist()
+
+
+def _together(order: Tensor, subjects: Tensor | None) -> Tensor:
+    """Rows in their order, but for those of a subject, which follow the first of them."""
+    if subjects is None:
+        return order
+    places: dict[int, list[int]] = {}
+    for row, subject in zip(order.tolist(), subjects[order].tolist(), strict=True):
+        places.setdefault(subject, []).append(row)
+    return order.new_tensor(list(chain(*places.values())))
 
 
 def _draw(
     name: str,
     samples: Samples,
+    rows: Tensor,
     count: int,
-    stream: Stream,
-    taken: Contents,
+    taken: _Taken,
     *,
     at_most: bool,
-    adapt: Adapt,
+    adapt: Adapt = _unchanged,
 ) -> Samples:
-    """The first `count` images of a seeded order whose content is not in `taken`.
+    """The first `count` images of `rows` that are not `taken`, which they are then.
 
     Reads no more images than it needs. Raises UsageError when there are too few, unless
     `at_most` allows that.
     """
-    import torch
-
-    order = stream.stream(split=name).permutation(len(samples))
-    kept = [adapt(samples[:0])]
+    order, kept = _together(rows, samples.subjects), [adapt(samples[:0])]
     missing = count
     while missing and len(order):
-        rows, order = order[:missing], order[missing:]
-        some = adapt(samples[rows])
-        fresh = [i for i, content in enumerate(_contents(some.images)) if content not in taken]
-        kept.append(some[torch.tensor(fresh, dtype=torch.int64)])
-        missing -= len(fresh)
+        some, order = adapt(samples[order[:missing]]), order[missing:]
+        kept.append(some[taken.leaves(some)])
+        missing -= len(kept[-1])
     if missing and not at_most:
         raise UsageError(_too_few(name, count, count - missing, len(samples)))
-    return _joined(kept)
+    drawn = _joined(kept)
+    taken.add(drawn)
+    return drawn
 
 
 def _too_few(name: str, asked: int, found: int, available: int) -> str:
-    note = "" if found == available else f" ({available} less those of the other splits)"
+    less = (
+        "those reserved for the public pool" if name == "private" else "those of the other splits"
+    )
+    note = "" if found == available else f" ({available} less {less})"
     return f"{asked} {name} images were asked for, and there are {found}{note}."
 
 
@@ -219,39 +260,59 @@ def _check_disjoint(splits: Iterable[tuple[str, Samples]]) -> None:
 def load(
     collection: Collection, public: Collection | None, sizes: SplitSizes, stream: Stream
 ) -> Splits:
-    """Draw private, public and test images, disjoint by content.
+    """Draw private, public and test images, disjoint by content and by subject.
 
-    Private images come from `collection.train`, public ones from the rest of it or from
-    `public.train`, resized (antialiased bilinear) and converted to the private images' channels.
-    Their labels are kept where the classes are the same, else drawn at random: labels of other
-    classes must mislead nobody. Test images come from `collection.test`. An image that occurs
-    twice stays on the private side. A private split that may be smaller takes half of the pool
-    at most. Each split has an order of its own, drawn from `stream`.
+    Private images come from `collection.train`, but for what is reserved there; public ones from
+    the rest of it, first what is reserved, or from `public.train`, resized (antialiased bilinear)
+    and converted to the private images' channels. Their labels are kept where the classes are the
+    same, else drawn at random: labels of other classes must mislead nobody. Test images come from
+    `collection.test`. An image that occurs twice stays on the private side, as do all images of a
+    subject; the last subject of a split may be cut short. A private split that may be smaller
+    takes half of the pool at most. Each split has an order of its own, drawn from `stream`.
 
     Raises UsageError when a split asks for more than there is, IntegrityError when splits meet.
     """
-    _check_sizes(sizes)
+    import torch
 
-    def draw(name: str, samples: Samples, taken: Contents, adapt: Adapt = _unchanged) -> Samples:
-        spare = name in sizes.at_most
-        return _draw(name, samples, getattr(sizes, name), stream, taken, adapt=adapt, at_most=spare)
+    _check_sizes(sizes)
+    taken = _Taken()
+
+    def draw(name: str, samples: Samples, rows: Tensor, adapt: Adapt = _unchanged) -> Samples:
+        count, spare = getattr(sizes, name), name in sizes.at_most
+        return _draw(name, samples, rows, count, taken, at_most=spare, adapt=adapt)
+
+    def order(name: str, samples: Samples) -> Tensor:
+        return stream.stream(split=name).permutation(len(samples))
 
     if public is None and "private" in sizes.at_most:
         half = max(1, len(collection.train) // 2)
         sizes = replace(sizes, private=min(sizes.private, half))
-    private = draw("private", collection.train, set())
-    taken = set(_contents(private.images))
-    pool = collection.train if public is None else public.train
-    others = draw("public", pool, taken, lambda samples: _adapted(samples, private.images))
+    _, free = _parted(order("private", collection.train), collection.reserved)
+    private = draw("private", collection.train, free)
+    pool = collection if public is None else _of_strangers(public)
+    rows = torch.cat(_parted(order("public", pool.train), pool.reserved))
+    others = draw("public", pool.train, rows, lambda samples: _adapted(samples, private.images))
     if sizes.public and not len(others):
         raise UsageError(
             f"{len(private)} private images leave none for the public pool; ask for fewer."
         )
-    test = draw("test", collection.test, taken | set(_contents(others.images)))
+    test = draw("test", collection.test, order("test", collection.test))
     _check_disjoint([("private", private), ("public", others), ("test", test)])
     if public is not None and public.classes != collection.classes:
         others = _unlabelled(others, len(collection.classes), stream)
     return Splits(private, others, test, collection.scale, collection.classes)
+
+
+def _parted(rows: Tensor, reserved: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Rows that are reserved, and the others, each in their order."""
+    if reserved is None:
+        return rows[:0], rows
+    return rows[reserved[rows]], rows[~reserved[rows]]
+
+
+def _of_strangers(public: Collection) -> Collection:
+    """Another dataset: its numbers of subjects are of nobody here."""
+    return replace(public, train=replace(public.train, subjects=None))
 
 
 def _unlabelled(samples: Samples, classes: int, stream: Stream) -> Samples:

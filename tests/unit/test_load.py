@@ -158,6 +158,83 @@ def test_a_public_image_that_becomes_a_private_one_is_dropped(small: Collection)
         load(own, collection(twin, twin), SplitSizes(30, 71, 10), STREAM)
 
 
+# ---------------------------------------------------------------- reserved images, and subjects
+
+
+def reserving(small: Collection, count: int) -> Collection:
+    return replace(small, reserved=torch.arange(100) % (100 // count) == 0)
+
+
+def test_reserved_images_are_never_private_and_public_before_all_others(small: Collection) -> None:
+    held = reserving(small, 20)
+    for seed in range(3):
+        stream = KeyedStream(board_key(seed))
+        splits = load(held, None, SplitSizes(80, 20, 10), stream)
+        assert sorted(rows(splits.public, small.train)) == list(range(0, 100, 5))
+        more = load(held, None, SplitSizes(30, 50, 10), stream)
+        assert all(row % 5 == 0 for row in rows(more.public[:20], small.train))
+        assert all(row % 5 for row in rows(more.public[20:], small.train))
+        assert all(row % 5 for row in rows(more.private, small.train))
+
+
+def test_all_that_may_be_private_can_be(small: Collection) -> None:
+    held = reserving(small, 20)
+    assert held.may_be_private == 80
+    spare = SplitSizes(80, 4000, 2000, frozenset({"public", "test"}))
+    splits = load(held, None, spare, STREAM)
+    assert (len(splits.private), len(splits.public)) == (80, 20)
+    message = (
+        r"81 private images were asked for, and there are 80 \(100 less those reserved for the "
+        r"public pool\)\.$"
+    )
+    with pytest.raises(UsageError, match=message):
+        load(held, None, SplitSizes(81, 0, 0), STREAM)
+
+
+def test_who_reserves_nothing_draws_as_before(small: Collection) -> None:
+    """The orders are those of the streams, by which records of older boards can be made again."""
+    splits = load(small, None, SplitSizes(30, 50, 20), STREAM)
+    order = STREAM.stream(split="private").permutation(100)[:30].tolist()
+    assert rows(splits.private, small.train) == order
+    others = STREAM.stream(split="public").permutation(100).tolist()
+    assert rows(splits.public, small.train) == [r for r in others if r not in order][:50]
+
+
+def showing(train: Samples, test: Samples, *, each: int = 4) -> Collection:
+    """Every `each` images are of one subject; the first subjects of train are in test too."""
+    parts = (replace(part, subjects=torch.arange(len(part)) // each) for part in (train, test))
+    return collection(*parts)
+
+
+@pytest.mark.parametrize("private", [1, 2, 17, 40])
+def test_no_subject_stands_in_two_splits(private: int, small: Collection) -> None:
+    held = showing(small.train, small.test)
+    for seed in range(5):
+        sizes = SplitSizes(private, 21, 12, frozenset({"test"}))
+        splits = load(held, None, sizes, KeyedStream(board_key(seed)))
+        assert (len(splits.private), len(splits.public)) == (private, 21)
+        parts = (splits.private, splits.public, splits.test)
+        found = [set(part.subjects.tolist()) for part in parts if part.subjects is not None]
+        assert len(found) == 3
+        assert not found[0] & found[1]
+        assert not (found[0] | found[1]) & found[2]
+        assert len(found[0]) == -(-private // 4)  # filled subject by subject, the last one cut
+
+
+def test_the_rest_of_a_subject_that_was_cut_is_of_no_use(small: Collection) -> None:
+    held = showing(small.train, small.test, each=50)
+    splits = load(held, None, SplitSizes(30, 50, 0), STREAM)
+    assert len(splits.public) == 50
+    with pytest.raises(UsageError, match="51 public images were asked for, and there are 50"):
+        load(held, None, SplitSizes(30, 51, 0), STREAM)
+
+
+def test_subjects_of_another_dataset_are_other_people(small: Collection) -> None:
+    held, other = (showing(samples(100, 1, 8, 8, seed=s), small.test) for s in (7, 8))
+    splits = load(held, other, SplitSizes(100, 100, 0), STREAM)
+    assert len(splits.public) == 100
+
+
 def test_splits_that_meet_break_an_integrity_rule() -> None:
     part = samples(4, 1, 8, 8)
     with pytest.raises(IntegrityError, match="of the private split is also in the test split"):

