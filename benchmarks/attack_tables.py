@@ -75,7 +75,7 @@ def nulls(records: Sequence[RunRecord]) -> None:
 
 
 def linear(threads: int) -> None:
-    """The best linear attack, with one release of each image and with ten."""
+    """The best linear attack for the stated noise, with one release of each image and with ten."""
     head("CIFAR-10, 1000 images, mean SNR in dB, tau =", TAUS)
     for attack, rounds in (
         ("lmmse[mean=public]", 1),

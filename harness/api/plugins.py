@@ -189,7 +189,9 @@ class Reconstruction:
     one decodes (round·n + row), judged against that encoding's primary image. `batches` [m]
     int64 says of which released gradient each one is: within a batch the judge matches them one
     to one with its primary images. With none of these, the judge matches all of them one to
-    one. `diagnostics` are numbers for the record.
+    one. `diagnostics` are numbers for the record; `predicted_error` is the squared error a
+    standardised value that the attack expects of its images, pooled, and is held against the one
+    that they have.
 
     `claims` are findings that are no images. The judge scores these names, of the m things that
     `targets` or `rows` name (of all targets, or of the first m rows, where neither is given):

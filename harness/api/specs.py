@@ -112,7 +112,7 @@ class AttackSpec(Spec):
     effort: str = ""
     linear: Literal["no", "yes", "optimal"] = "no"
     """Whether answers are linear in the release but for a clamp; `optimal`: no linear attack has
-    a lower expected squared error under its prior."""
+    a lower expected squared error under its prior and the noise that it states."""
     members: tuple[str, ...] = ()
     fewest_rounds: int = 1
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.scoring.flags import FORETOLD, HAD
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import direction, main_metric
 
@@ -138,7 +139,7 @@ def _member_row(member: Member, metric: str | None) -> tuple[str | Text, ...]:
         return ("–", Text(member.status.replace("_", " ")), "–", Text(member.error or ""))
     found = [f"{_words(name)} {_finding(each)}" for name, each in member.findings.items()]
     told = [_identification_line(member.identification)] if member.identification else []
-    also = "; ".join([*told, *(text for text in found if not text.startswith(_words(MEASURED)))])
+    also = "; ".join([*told, *(text for text in found if not text.startswith(_words(HAD)))])
     score = member.privacy.get(metric or "")
     if score is None or score.mean is None:
         return ("–", "no images", "–", also)
@@ -187,19 +188,14 @@ def _words(name: str | None) -> str:
     return (name or "").replace("_", " ")
 
 
-PREDICTED, MEASURED = "predicted_error", "squared_error"
-
-
 def _findings_lines(found: dict[str, Finding], diagnostics: dict[str, float]) -> list[str]:
     """What the attack found out besides images, and its own prediction of its error."""
     lines = [
-        f"{_words(name)} {_finding(finding)}" for name, finding in found.items() if name != MEASURED
+        f"{_words(name)} {_finding(finding)}" for name, finding in found.items() if name != HAD
     ]
-    if PREDICTED in diagnostics and MEASURED in found:
-        own = _number(diagnostics[PREDICTED])
-        lines.append(
-            f"squared error a value: {_finding(found[MEASURED])}; the attack foretold {own}"
-        )
+    if FORETOLD in diagnostics and HAD in found:
+        own = _number(diagnostics[FORETOLD])
+        lines.append(f"squared error a value: {_finding(found[HAD])}; the attack foretold {own}")
     return lines
 
 

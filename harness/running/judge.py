@@ -15,7 +15,7 @@ from harness.running.attack import AttackStage
 from harness.running.samples import Truth
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.scoring.findings import Finding
-from harness.scoring.flags import Flag, judgement_flags
+from harness.scoring.flags import Flag, judgement_flags, missed_forecast
 from harness.scoring.identification import Identification
 from harness.scoring.judgement import unscored
 from harness.scoring.matching import COLOUR, MEAN, Nulls
@@ -291,9 +291,10 @@ class JudgeStage(Stage[Judged]):
             findings = claims | evidence.shown(judgement)
         errors = evidence.errors(judgement)
         told = {attack: FoundOut(identified, claims)}
+        flags = [*judgement_flags(judgement), *missed_forecast(found.diagnostics, findings)]
         facts = {
             "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
-            "flags": [flag.model_dump() for flag in judgement_flags(judgement)],
+            "flags": [flag.model_dump() for flag in flags],
             "verdict": _said(judgement.privacy, judgement.found, told),
             "identification": identified.model_dump(mode="json") if identified else None,
             "findings": {n: f.model_dump(mode="json") for n, f in findings.items()},

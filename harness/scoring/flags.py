@@ -1,8 +1,8 @@
 """Flags: what a reader of a record must know before trusting its numbers. All are decided here.
 
-Of what was asked (`cell_flags`), of one judgement (`judgement_flags`), across attacks on one
-release (`check_consistency`), of twice the effort (`still_rising`, `sharper`), and of what failed
-beside the rest (`failure_flags`).
+Of what was asked (`cell_flags`), of one judgement (`judgement_flags`), of what an attack foretold
+of itself (`missed_forecast`), across attacks on one release (`check_consistency`), of twice the
+effort (`still_rising`, `sharper`), and of what failed beside the rest (`failure_flags`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from harness.api.errors import NotApplicable
 from harness.api.knowledge import Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
 from harness.api.randomness import Stream
+from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import mean_intervals
 from harness.scoring.verdict import MAIN_METRIC, telling_metric
@@ -39,6 +40,11 @@ LEAST_DB = 0.1
 """A difference that is worth a flag."""
 LEAST_ERROR = 1e-6
 """Squared error a value, of values of variance one, below which nobody sees a difference."""
+FORETOLD, HAD = "predicted_error", "squared_error"
+"""The diagnostic by which an attack foretells its squared error a value, pooled over what it shows,
+and the finding that says what it was."""
+MISSED_DB = 1.0
+"""A forecast that is farther off is wrong about the release."""
 
 
 class Flag(BaseModel):
@@ -122,6 +128,27 @@ def undefined_targets(privacy: Mapping[str, MetricScore]) -> list[Flag]:
     return [Flag(name="undefined_targets", message=message)]
 
 
+def missed_forecast(foretold: Mapping[str, float], findings: Mapping[str, Finding]) -> list[Flag]:
+    """The attack's pooled error is another than it foretold, by more than chance and `MISSED_DB`.
+
+    An attack that foretells assumes a law of noise and of images; where it errs, that law is not
+    the release's, and its score is not the best that its kind can have.
+    """
+    if FORETOLD not in foretold or HAD not in findings:
+        return []
+    own, had = foretold[FORETOLD], findings[HAD]
+    low, high = had.ci or (had.value, had.value)
+    by = 10 * math.log10(max(had.value, LEAST_ERROR) / max(own, LEAST_ERROR))
+    if abs(by) <= MISSED_DB or low <= own <= high:
+        return []
+    message = (
+        f"the attack foretold a squared error of {own:.3g} a value and had {had.value:.3g}, "
+        f"{abs(by):.1f} dB {'more' if by > 0 else 'less'}: the law that it takes for the "
+        "release's does not fit, and another attack of its kind may do better"
+    )
+    return [Flag(name="missed_forecast", message=message)]
+
+
 def failure_flags(
     kind: Literal["companion", "learner", "member", "twice"], failed: Mapping[str, Exception]
 ) -> list[Flag]:
@@ -186,7 +213,7 @@ def _knows_less(answers: Sequence[Answer], unit: str, stream: Stream) -> Iterato
 
 
 def _beats_optimum(answers: Sequence[Answer], stream: Stream) -> Iterator[Flag]:
-    """A linear attack has less pooled squared error than the best linear one."""
+    """A linear attack has less pooled squared error than the best one for the stated noise."""
     for optimum, other in product(answers, answers):
         if (optimum.linear, other.linear) != ("optimal", "yes"):
             continue
@@ -196,7 +223,7 @@ def _beats_optimum(answers: Sequence[Answer], stream: Stream) -> Iterator[Flag]:
                 name="linear_beats_optimum",
                 message=f"'{other.attack}' is linear and its squared error is {mean:.3g} "
                 f"(at least {low:.3g}) a value below that of '{optimum.attack}', the "
-                "optimum under its prior: the prior or the noise law does not fit",
+                "best for the prior and the noise that it states: one of them does not fit",
             )
 
 

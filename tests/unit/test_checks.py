@@ -2,7 +2,8 @@
 
 import torch
 
-from harness.scoring.flags import judgement_flags
+from harness.scoring.findings import Finding
+from harness.scoring.flags import judgement_flags, missed_forecast
 from harness.scoring.judgement import Judgement
 from harness.scoring.summary import MetricScore
 
@@ -63,3 +64,25 @@ def test_a_null_that_falls_back_is_flagged():
     note = "no public image of class 'bag': class_mean falls back on mean_image"
     (flag,) = judgement_flags(judgement(notes=(note, "1 of 4 targets have no reconstruction")))
     assert (flag.name, flag.message) == ("null_fallback", note)
+
+
+def foretold(error, had, ci):
+    found = {"squared_error": Finding(value=had, ci=ci, n=9)}
+    return [flag.message for flag in missed_forecast({"predicted_error": error}, found)]
+
+
+def test_an_attack_that_errs_by_more_than_it_foretold_is_flagged():
+    (message,) = foretold(0.1, 0.2, (0.18, 0.22))
+    assert "foretold a squared error of 0.1 a value and had 0.2, 3.0 dB more" in message
+    (message,) = foretold(0.2, 0.1, (0.08, 0.12))
+    assert "3.0 dB less" in message
+
+
+def test_a_forecast_within_a_decibel_or_within_chance_is_not():
+    assert not foretold(0.1, 0.12, (0.119, 0.121))
+    assert not foretold(0.1, 0.2, (0.09, 0.31))
+    assert not missed_forecast({}, {"squared_error": Finding(value=1.0, ci=(1.0, 1.0))})
+
+
+def test_errors_that_nobody_sees_are_alike():
+    assert not foretold(1e-14, 1e-9, (0.9e-9, 1.1e-9))

@@ -1,8 +1,9 @@
-"""The best linear estimate of mixed images: the mean of their Gaussian posterior.
+"""The best linear estimate of mixed images for the stated noise: their Gaussian posterior mean.
 
 With images x_i = m_i + B z_i + (what is outside B), z normal with variances λ, and rows
-y = g W x + noise, every column of B is a system of its own (systems.py). The estimate has the
-least expected squared error of all linear ones, and where images are Gaussian of all there are.
+y = g W x + noise, every column of B is a system of its own (systems.py). Under that
+noise, white and of known power, the estimate has the least expected squared error of all linear
+ones, and where images are Gaussian of all there are.
 """
 
 from __future__ import annotations

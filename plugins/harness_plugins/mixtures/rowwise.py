@@ -1,4 +1,4 @@
-"""The best linear estimate of the first image of each row, nothing known of the others."""
+"""The best linear estimate, for white noise, of the first image of each row by itself."""
 
 from __future__ import annotations
 

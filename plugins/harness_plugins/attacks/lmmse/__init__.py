@@ -1,4 +1,4 @@
-"""`lmmse`: the best linear attack on a known mixture."""
+"""`lmmse`: the best linear attack for the stated noise, on a known mixture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def harness_attacks() -> list[AttackSpec]:
         AttackSpec(
             name="lmmse",
             version="1",
-            summary="the best linear attack: the Gaussian posterior mean of all images jointly",
+            summary="the best linear attack for the stated noise: the mean of all images' joint "
+            "Gaussian posterior",
             reference="linear minimum mean squared error estimation, e.g. Kay, Fundamentals of "
             "Statistical Signal Processing: Estimation Theory, chapter 12; applied to mixtures "
             "here for the first time, against the attack of singularized mixup's section 5",
@@ -41,6 +42,7 @@ def harness_attacks() -> list[AttackSpec]:
                 "permutation, O(n) a column; else conjugate gradients"
             ),
             weaknesses=(
+                "takes noise for white: where it is not, `regression` does better; a flag says so",
                 "least expected squared error, not the largest mean of decibels: on images that "
                 "are not Gaussian a nonlinear attack may do better",
                 "only as good as the public images' mean and covariance resemble the private ones'",

@@ -1,4 +1,4 @@
-"""`wiener`: the best linear attack on one encoding at a time."""
+"""`wiener`: the best linear attack for white noise on one encoding at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def harness_attacks() -> list[AttackSpec]:
         AttackSpec(
             name="wiener",
             version="1",
-            summary="the best linear filter of each encoding alone, its partners unknown",
+            summary="best linear filter of each encoding alone for white noise, partners unknown",
             reference="Wiener filter, e.g. Kay, Fundamentals of Statistical Signal Processing: "
             "Estimation Theory, section 12.7, in the eigenbasis of public images",
             factory="harness_plugins.attacks.wiener.attack:Wiener",
