@@ -14,29 +14,36 @@ from pydantic import BaseModel
 from harness.api.errors import UsageError, nearest
 from harness.boards.protocol import Board, Track
 from harness.results.build import scored_by, shown
+from harness.results.identified import identified, in_words
 from harness.results.material import Line, Material, lines
 from harness.results.ranks import ranked
 from harness.results.trust import Controls
-from harness.results.view import Leak, Notice, Number, RowView
+from harness.results.view import Identified, Leak, Notice, Number, RowView
 from harness.scoring.verdict import ABSOLUTE
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody wants to know. `grants` are the channels that the attacker holds."""
+    """What somebody wants to know. `grants` are the channels that the attacker holds.
+
+    `named`: somebody said who the attacker is, so that it holds no more than that. Of one that is
+    merely supposed, nobody said that it has no list of candidates.
+    """
 
     dataset: str
     min_accuracy: float
     attacker: str
     grants: Collection[str]
     metric: str | None = None
+    named: bool = True
 
 
 class Offer(BaseModel, frozen=True, extra="forbid"):
     """A defense that keeps the accuracy, on the front of those that do.
 
     `leak` is what the strongest of `attacks` got, out of `of` that met it: the others know more
-    than this attacker. `doubts` are why it is not recommended; it is where there are none.
+    than this attacker. `identified` is how well any attack tells its images among candidates.
+    `doubts` are why it is not recommended; it is where there are none. `warnings` stand beside it.
     """
 
     board: str
@@ -48,7 +55,9 @@ class Offer(BaseModel, frozen=True, extra="forbid"):
     leak: Leak | None
     attacks: int
     of: int
+    identified: Identified | None = None
     doubts: tuple[Notice, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
 
 class Advice(BaseModel, frozen=True, extra="forbid"):
@@ -106,7 +115,7 @@ def _offers(material: Material, track: Track, wish: Wish) -> list[Offer]:
     rows = [each.view for each in every if each.view.protected]
     keeping = [row for row in rows if row.accuracy and row.accuracy.low >= wish.min_accuracy]
     return [
-        _offer(material.board, track, row, metric, (able[row.defense], met[row.defense]))
+        _offer(material.board, track, row, metric, (able[row.defense], met[row.defense]), wish)
         for row in ranked(keeping, [metric] if metric else [])
         if row.rank.get(metric, 1) == 1
     ]
@@ -135,8 +144,11 @@ def _check_scored(found: Iterable[Line], metric: str | None) -> None:
 
 
 def _offer(
-    board: Board, track: Track, row: RowView, metric: str, lines: tuple[Line, Line]
+    board: Board, track: Track, row: RowView, metric: str, lines: tuple[Line, Line], wish: Wish
 ) -> Offer:
+    named = identified(lines[1].groups)
+    told = (_names(named),) if named and named.sure else ()
+    refused = row.names_images or not wish.named
     able, met = (sum(any(r.by_image for r in g.counted) for g in line.groups) for line in lines)
     leak = row.leak(metric)
     assert row.accuracy is not None
@@ -150,7 +162,22 @@ def _offer(
         leak=leak,
         attacks=able,
         of=met,
-        doubts=row.flags if leak else (*row.flags, _unknown(able, met, metric)),
+        identified=named,
+        doubts=(
+            *(told if refused else ()),
+            *row.flags,
+            *(() if leak else (_unknown(able, met, metric),)),
+        ),
+        warnings=() if refused else told,
+    )
+
+
+def _names(found: Identified) -> Notice:
+    """That images are named: whoever has a list of candidates needs no reconstruction."""
+    return Notice(
+        name="images_named",
+        message=f"whoever holds what '{found.threat_model}' grants can name its images: "
+        f"{found.attack} puts {in_words(found)}",
     )
 
 
@@ -176,6 +203,11 @@ def _refusal(found: Sequence[Offer], wish: Wish) -> str:
         return (
             f"No defense surely keeps an accuracy of {wish.min_accuracy:g} on "
             f"'{wish.dataset}' here."
+        )
+    if all(any(doubt.name == "images_named" for doubt in offer.doubts) for offer in found):
+        return (
+            "Of every defense that would do, images can be named among candidates: the reasons "
+            "stand beside each."
         )
     return (
         "Of every defense that would do, something makes the numbers unsafe to rely on: the "

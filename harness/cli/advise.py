@@ -12,6 +12,8 @@ from harness.cli.options import epilog, json_option
 if TYPE_CHECKING:
     from harness.advice import Advice, Offer
 
+SUPPOSED = "informed"
+"""The attacker where nobody says who it is."""
 CAUTION = (
     "These are the strongest attacks that ran. None of this calls a defense safe: a better attack "
     "may come, and what was released stays released."
@@ -33,7 +35,9 @@ CAUTION = (
     help="What the trained model must reach, as a share.",
 )
 @click.option(
-    "--attacker", default="informed", show_default=True, help="A threat model: what it knows."
+    "--attacker",
+    help="A threat model: what it knows, and no more.  [default: informed, and perhaps a list of "
+    "candidates]",
 )
 @click.option("--board", "boards", multiple=True, help="Only this board.  [default: all here]")
 @click.option("--metric", help="What leakage is measured by.  [default: the boards' first]")
@@ -41,7 +45,7 @@ CAUTION = (
 def command(
     dataset: str,
     min_accuracy: float,
-    attacker: str,
+    attacker: str | None,
     boards: tuple[str, ...],
     metric: str | None,
     as_json: bool,
@@ -51,7 +55,8 @@ def command(
     From the boards here: of the defenses whose accuracy surely is what you ask for, those that none
     of them beats. Counted are attacks that need no more than the attacker holds. Exits 1 where
     nothing can be recommended: no defense qualifies, or flags, failed controls or missing attacks
-    make the numbers unsafe to rely on.
+    make the numbers unsafe to rely on, or images are named among candidates. The latter is only a
+    warning where --attacker says that this attacker has no such list.
     """
     from harness.advice import Wish, advise
     from harness.api.errors import UsageError
@@ -60,10 +65,12 @@ def command(
     from harness.results.material import gathered
 
     folders = [find_board(name) for name in boards] if boards else every_board()
-    model = registry().spec("threat_models", attacker)
+    supposed = attacker or SUPPOSED
+    model = registry().spec("threat_models", supposed)
     if not model.ranked:
-        raise UsageError(f"'{attacker}' is handed the truth: no defense holds against it.")
-    wish = Wish(dataset, min_accuracy, attacker, frozenset(map(str, model.grants)), metric)
+        raise UsageError(f"'{supposed}' is handed the truth: no defense holds against it.")
+    grants, named = frozenset(map(str, model.grants)), attacker is not None
+    wish = Wish(dataset, min_accuracy, supposed, grants, metric, named)
     advice = advise([gathered(folder) for folder in folders], wish)
     if as_json:
         click.echo(advice.model_dump_json())
@@ -97,3 +104,5 @@ def _offer(offer: Offer, before: str = "") -> Iterator[str]:
             f"  {offer.leak.strongest} got most: {name} {gained(offer.leak)} over the best guess"
         )
     yield f"  {offer.attacks} of {offer.of} attacks need no more than this attacker knows"
+    for warning in offer.warnings:
+        yield f"  WARNING {warning.name}: {warning.message}"

@@ -224,23 +224,29 @@ def _left_out(privacy: dict[str, MetricScore]) -> dict[str, list[str]]:
 
 
 def _utility_line(utility: Utility, victim: str) -> str:
-    parts = [f"{victim} accuracy {utility.accuracy:.3f}{_interval(utility.interval)}"]
+    who = f"best learner {utility.inference}:" if utility.by_learner else victim
+    parts = [f"{who} accuracy {utility.accuracy:.3f}{_interval(utility.interval)}"]
     if utility.reference_accuracy is not None:
+        by = f" by {utility.reference_inference}" if utility.by_learner else ""
         reference = _interval(utility.reference_interval)
-        parts.append(f"unprotected {utility.reference_accuracy:.3f}{reference}")
+        parts.append(f"unprotected {utility.reference_accuracy:.3f}{reference}{by}")
     parts.append(f"chance {utility.chance:.3f}")
+    if utility.at_chance and utility.by_learner:
+        parts.append("the strongest learner here found nothing")
     return "; ".join(parts)
 
 
 def _utility_details(record: RunRecord) -> list[str]:
-    """Accuracy by inference, how long training took, and what was measured of the victim."""
+    """Accuracy by learner or inference, how long training took, what was measured of the victim."""
     assert record.utility is not None
     ways = [f"{_words(way)} {found.mean:.3f}" for way, found in record.utility.own_first]
     repeats = max((len(a.trainings) for a in record.utility.accuracies.values()), default=1)
     several = f", {repeats} trainings" if repeats > 1 else ""
     ratio = record.timing.get("training ratio")
     pace = [f"training took {ratio:.2f}× the unprotected time"] if ratio else []
-    asked = [f"by inference{several}: {', '.join(ways)}"] if len(ways) > 1 or several else []
+    by = "by learner" if record.utility.by_learner else "by inference"
+    asked = [f"{by}{several}: {', '.join(ways)}"] if len(ways) > 1 or several else []
+    asked += [f"left out {name}: {why}" for name, why in record.utility.left_out.items()]
     others = [f"{n} {_number(v)}" for n, v in record.measures.items() if SEPARABILITY not in n]
     measured = [", ".join(others)] if others else []
     return [*asked, *pace, *measured, *_separability(record.measures)]

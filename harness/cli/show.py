@@ -49,10 +49,11 @@ def command(
     and its reconstruction in every record. Masks, partners and noise directions are the same
     for one seed, so that only the options differ.
 
-    With --plane, records of one attack give a plot of the victim's accuracy against what leaks.
-    Short marks are what the best guess without the release reaches, the broken line is the
-    accuracy without protection. Points of one defense are joined in the order of the option that
-    differs.
+    With --plane, records of one attack give a plot of accuracy against what leaks. Short marks are
+    what the best guess without the release reaches, the broken line is the accuracy without
+    protection, and squares surround what names its images among candidates. Points of one defense
+    are joined in the order of the option that differs. Records of several numbers of private
+    images, or of accuracy alone, give a curve for each defense over that number instead.
     """
     from harness.cli.report import print_report
     from harness.store import cache_root
@@ -83,9 +84,17 @@ def command(
 
 
 def _draw_plane(found: Sequence[RunRecord], metric: str | None, path: Path) -> None:
+    from harness.drawing.curves import has_curves, record_curves
     from harness.drawing.plane import make_plane
-    from harness.drawing.png import plane_png
+    from harness.drawing.png import curves_png, plane_png
     from harness.store.paths import write_atomically
 
-    write_atomically(path, plane_png(make_plane(found, metric)))
+    if has_curves(found):
+        if metric:
+            raise click.UsageError(
+                "--metric is of leakage, and these records give curves of accuracy."
+            )
+        write_atomically(path, curves_png(record_curves(found)))
+    else:
+        write_atomically(path, plane_png(make_plane(found, metric)))
     click.echo(f"plane    {path}")

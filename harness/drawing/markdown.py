@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import TextWrapper
 
+from harness.drawing.curves import curves_of, row_curves
 from harness.results.headline import key_findings
 from harness.results.numbers import (
     NONE,
@@ -14,6 +15,7 @@ from harness.results.numbers import (
     counted,
     gained,
     metric_name,
+    percent,
     plain,
     reach,
     share,
@@ -26,13 +28,15 @@ from harness.results.view import (
     CellView,
     ClaimView,
     Leak,
+    Learned,
+    LearnerView,
     Number,
     RowView,
     TrackView,
 )
 from harness.scoring.verdict import ABSOLUTE
 
-FRONT = "front.png"
+FRONT, CURVE = "front.png", "curve.png"
 MADE = "<!-- Made by `harness leaderboard build` from the records here: do not edit. -->"
 REFERENCE, CLAIMS, NO_SCORE = "ref", "see page", "no score"
 SPECIAL = re.compile(r"[\\`*_\[\]<>&#~$@]|:(?=//)|(?<=www)\.|^[-+]")
@@ -57,20 +61,31 @@ READING = (
     "one and not the other. A row that lacks cells has no rank. A gain below zero counts as none: "
     "who does worse than guessing could have guessed. Where a defense hides signs, it is ranked by "
     "the images as they are or by their absolute values, whichever leaks more (marked |x|).",
+    "**Accuracy** is that of the best of several learners, which had the released bytes, the "
+    "defense's law and public images. It was chosen on one half of the test images, and its "
+    "accuracy is of the other half. What the owner trains itself, as for features and gradients of "
+    "a model, is one victim.",
     "**Chance** beside an accuracy: its interval does not lie above what naming one class always "
-    "gives. Such a release leaks little because it holds little, and teaches nothing either.",
+    "gives. It means that the strongest learner here found nothing, and no more than that.",
+    "**Named** says how often the best attack that identifies puts a true image first among "
+    "candidates, beside chance. Whoever has such a list needs no reconstruction: a row whose "
+    "images are named leaks, whatever its gain is. Squares mark such rows in the picture.",
+    "**Private images.** Accuracy grows with how many images are released, and how often; what "
+    "leaks of one image does not grow with their number. So accuracy is also shown at other "
+    "numbers than the one at which leakage was judged.",
     "**The reference** (`ref`) protects nothing: it is shown, and neither counted nor ranked. "
-    "Every accuracy is also given as a share of that of the same victim trained on unprotected "
-    "images; where the reference row is a training of its own, as for features, its share need "
-    "not be 100%. The dashed line of the picture is that accuracy, over as many seeds as any row "
-    "has.",
+    "Every accuracy is also given as a share of the best that the same learners, or the same "
+    "victim, reach on unprotected images; where the reference row is a training of its own, as for "
+    "features, its share need not be 100%. The dashed line of the picture is that accuracy, over "
+    "as many seeds as any row has.",
     "**Attacks.** One beats another where it surely gains more on average over the defenses that "
     "both met; ranks are layers, as above. One that surely gains against no defense has none. The "
     "mean is over all defenses that an attack met, so two means compare only where these are the "
     "same; within a rank it gives the order.",
     "**Verified** means: every attack of the row has a result, has passed its positive control as "
     "it is configured here, and no flag speaks against the numbers. Reasons stand on the page and "
-    "in the CSV.",
+    "in the CSV. **Older** is a row of a board that is still open, some of whose records were made "
+    "by an earlier source of what is named on the page.",
     "That an attack gains nothing does not make a defense safe: another attack may do better.",
 )
 """How to read a board, point by point."""
@@ -89,7 +104,7 @@ Units = Mapping[str, str]
 
 def readme(view: BoardView) -> str:
     """The whole file."""
-    blocks = [MADE, f"# {view.title}", view.about, *_opening(view)]
+    blocks = [MADE, f"# {view.title}", view.about, *_stage(view), *_opening(view)]
     for track in view.tracks:
         blocks += _track(track, view)
     blocks += _claims(view.claims, view.units)
@@ -103,6 +118,12 @@ def _text(words: str) -> str:
     return LISTED.sub(r"\1\\\2", SPECIAL.sub(r"\\\g<0>", " ".join(words.split())))
 
 
+def _stage(view: BoardView) -> list[str]:
+    if view.stage == "frozen":
+        return []
+    return ["**Open:** rows and columns may still come, and numbers are not final."]
+
+
 def _opening(view: BoardView) -> list[str]:
     lacking = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
     files = (
@@ -111,7 +132,8 @@ def _opening(view: BoardView) -> list[str]:
     )
     ranked = any(row.rank for row in view.rows)
     picture = f"![Accuracy against leakage]({FRONT})" if ranked else ""
-    return [" ".join(key_findings(view)), picture, files]
+    curves = f"![Accuracy over private images]({CURVE})" if curves_of(view) else ""
+    return [" ".join(key_findings(view)), picture, curves, files]
 
 
 def _track(track: TrackView, view: BoardView) -> list[str]:
@@ -119,6 +141,7 @@ def _track(track: TrackView, view: BoardView) -> list[str]:
     blocks = [f"## {track.title}", track.about, _not_whole(track)]
     if metrics:
         blocks.append(_rows(track, metrics))
+    blocks += [*_over_images(track), *_learners(track)]
     if any(cell.records for row in track.rows for cell in row.cells):
         blocks += ["### Every attack", *_cells(track, metrics)]
     else:
@@ -155,12 +178,13 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def _rows(track: TrackView, metrics: Sequence[str]) -> str:
     heads = [f"{metric_name(metric)} gain" for metric in metrics]
+    told = any(row.identified for row in track.rows)
     head = ["rank", "defense", "seeds", "accuracy", "of unprotected", *heads]
-    head += ["strongest attack", "verified"]
-    return _table(head, [_row(row, metrics) for row in track.rows])
+    head += ["strongest attack", *(["named"] if told else []), "verified"]
+    return _table(head, [_row(row, metrics, told) for row in track.rows])
 
 
-def _row(row: RowView, metrics: Sequence[str]) -> list[str]:
+def _row(row: RowView, metrics: Sequence[str], told: bool) -> list[str]:
     first = row.leak(metrics[0])
     unranked = NONE if row.protected else REFERENCE
     return [
@@ -171,8 +195,73 @@ def _row(row: RowView, metrics: Sequence[str]) -> list[str]:
         _share(row.retained),
         *(f"{gained(leak)}{_face(leak)}" if leak else NONE for leak in map(row.leak, metrics)),
         code(first.strongest) if first else NONE,
-        "yes" if row.verified else "no",
+        *([_named_images(row)] if told else []),
+        ("yes" if row.verified else "no") + (", older" if row.older else ""),
     ]
+
+
+def _named_images(row: RowView) -> str:
+    """How often the best attack that identifies puts a true image first, and by chance."""
+    found = row.identified
+    if found is None:
+        return NONE
+    told = f"{share(found.top1)}, chance {percent(found.top1_chance)}"
+    return f"**{told}**, {code(found.attack)}" if found.sure else told
+
+
+def _over_images(track: TrackView) -> list[str]:
+    """Accuracies by private images, a line for each defense and number of rounds."""
+    if row_curves(track.rows) is None:
+        return []
+    sizes = sorted({e.private_size for row in track.rows for e in row.curve if e.accuracy})
+    several = len({rounds for row in track.rows for rounds in row.lines}) > 1
+    lines = [
+        [_named(row), *([str(rounds)] if several else []), *(_point(points, n) for n in sizes)]
+        for row in track.rows
+        for rounds, points in row.lines.items()
+    ]
+    bare = {e.private_size: e for row in track.rows for e in row.curve if e.reference}
+    plain = ["unprotected", *([NONE] if several else []), *(_bare(bare.get(n)) for n in sizes)]
+    head = ["defense", *(["rounds"] if several else []), *(f"{n:,} images" for n in sizes)]
+    return ["### Accuracy over private images", _table(head, [*lines, plain])]
+
+
+def _point(points: Sequence[Learned], n: int) -> str:
+    found = next((each for each in points if each.private_size == n), None)
+    if found is None or found.accuracy is None:
+        return NONE
+    by = f", {code(found.learner)}" if found.learner else ""
+    return share(found.accuracy) + (", chance" if found.at_chance else by)
+
+
+def _bare(found: Learned | None) -> str:
+    return _share(found.reference if found else None)
+
+
+def _learners(track: TrackView) -> list[str]:
+    """Every learner's accuracy in each row, and what it was chosen by; why some have none."""
+    rows = [row for row in track.rows if row.learner]
+    if not rows:
+        return []
+    names = list(dict.fromkeys(each.name for row in rows for each in row.learners))
+    reasons: dict[str, int] = {}
+    lines = []
+    for row in rows:
+        found = {each.name: each for each in row.learners}
+        lines.append([_named(row), *(_learner(found.get(name), reasons) for name in names)])
+    notes = "\n".join(f"{number}. {_text(reason)}" for reason, number in reasons.items())
+    legend = "Accuracy, and in brackets what a learner was chosen by; bold: the chosen one."
+    return ["### Learners", legend, _table(["defense", *map(code, names)], lines), notes]
+
+
+def _learner(found: LearnerView | None, reasons: dict[str, int]) -> str:
+    if found is None:
+        return NONE
+    if found.accuracy is None:
+        return f"left out: {reasons.setdefault(found.reason, len(reasons) + 1)}"
+    chosen_by = "" if found.validation is None else f" ({percent(found.validation)})"
+    text = percent(found.accuracy.value)
+    return (f"**{text}**" if found.chosen else text) + chosen_by
 
 
 def _seeds(row: RowView, leak: Leak | None) -> str:
@@ -295,10 +384,12 @@ def _again(view: BoardView) -> list[str]:
 
 def index(views: Sequence[BoardView]) -> str:
     """The README over all boards."""
-    head = ["board", "what it is of", "what was found first", "rows", "records", "not run yet"]
+    head = ["board", "stage", "what it is of", "what was found first", "rows", "records"]
+    head.append("not run yet")
     lines = [
         [
             f"[{view.name}]({view.name}/README.md)",
+            "defined" if view.status == "defined" else view.stage,
             view.title,
             key_findings(view)[0],
             *map(str, (len(view.rows), view.records, view.missing)),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from harness.api.errors import UsageError, nearest
 from harness.asking.request import parse_stack
+from harness.results.identified import in_words, names_images
 from harness.results.numbers import gained, metric_name, off_scale, share
 from harness.results.view import BoardView, Leak, Number, RowView, TrackView
 from harness.scoring.verdict import main_metric
@@ -39,7 +40,8 @@ NO_SCALE = ("seed",)
 class Point:
     """One record or row: accuracy, leakage and what the best guess reaches; intervals at 95%.
 
-    `name` is the row's defense, or the record's id; `tip` is what it says when pointed at.
+    `name` is the row's defense, or the record's id; `tip` is what it says when pointed at. `named`:
+    its images are surely told among candidates, whatever leaks of them besides.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Point:
     leakage: Number
     null: float | None = None
     front: bool = False
+    named: bool = False
     tip: str = ""
 
 
@@ -163,6 +166,7 @@ def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane |
                 accuracy=accuracy,
                 leakage=leak.gain,
                 front=row.rank.get(metric) == 1,
+                named=row.names_images,
                 tip=_tip(row, accuracy, leak, metric),
             )
             for (row, accuracy, leak), name, label in zip(
@@ -191,13 +195,15 @@ def front_of(view: BoardView) -> Plane | None:
 
 def _headed(plane: Plane, view: BoardView, track: TrackView, metric: str) -> Plane:
     """The plane with what a picture says around it."""
-    victim = f" ({track.protocol['victim']})" if "victim" in track.protocol else ""
+    n = track.protocol.get("private_size")
+    size = f", from {int(n):,} images" if n else ""
+    who = "the best learner" if any(row.learner for row in track.rows) else "the victim"
     unit = f" ({plane.unit})" if plane.unit else ""
     return replace(
         plane,
         heading=f"{view.title}: {track.title[:1].lower()}{track.title[1:]}",
         note="of each image the strongest attack; 95% intervals; below 0 is worse than guessing",
-        across=f"accuracy of the victim{victim}",
+        across=f"accuracy of {who}{size}",
         up=f"gain in {metric_name(metric)} over guessing{unit}   higher leaks more →",
     )
 
@@ -231,11 +237,16 @@ def _tip(row: RowView, accuracy: Number, leak: Leak, metric: str) -> str:
     lines = [
         row.defense,
         f"accuracy {share(accuracy)}{', at chance' if row.at_chance else ''}",
+        f"learned by {row.learner}" if row.learner else "",
         f"{metric_name(leak.metric)} gain {gained(leak)}",
         f"strongest attack {leak.strongest}" if leak.strongest else "",
         f"rank {row.rank[metric]}" if metric in row.rank else "",
+        f"{row.identified.attack} names {in_words(row.identified)}"
+        if row.identified and row.names_images
+        else "",
         "" if row.protected else "the reference, without a rank",
         "" if row.verified else "unverified",
+        f"older source: {', '.join(row.older)}" if row.older else "",
     ]
     return "\n".join(filter(None, lines))
 
@@ -314,9 +325,16 @@ def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane
         off_scale=off_scale(score.unit),
         heading=f"{first.attack.name} on {first.dataset.name}: accuracy against leakage",
         note=f"threat model {first.threat_model}, {first.release_kind} released; 95% intervals",
-        across=f"accuracy of the victim ({first.victim.name})",
+        across="accuracy of the best learner"
+        if _taught(records)
+        else f"accuracy of the victim ({first.victim.name})",
         up=f"{metric}{unit}   {more}",
     )
+
+
+def _taught(records: Iterable[RunRecord]) -> bool:
+    """Whether learners were compared."""
+    return any(record.utility is not None and record.utility.by_learner for record in records)
 
 
 def _point(record: RunRecord, series: str, label: str, metric: str) -> Point:
@@ -330,6 +348,7 @@ def _point(record: RunRecord, series: str, label: str, metric: str) -> Point:
         accuracy=Number(value=utility.accuracy, ci=utility.interval),
         leakage=Number(value=score.mean, ci=score.ci),
         null=score.null,
+        named=names_images(record),
     )
 
 

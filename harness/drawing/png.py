@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
+from math import log10
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
 
+    from harness.drawing.curves import Curves, Spot
     from harness.drawing.plane import Plane, Point
 
 Box = tuple[float, float, float, float]
 """Pixels: x0, y0, x1, y1."""
 
 DPI = 160
-INK, FAINT, FRAME, GRID = "#1d232b", "#67707c", "#c9ced6", "#eceff3"
+INK, FAINT, FRAME, GRID, WARN = "#1d232b", "#67707c", "#c9ced6", "#eceff3", "#a33b00"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#1d232b")
 """Told apart by people who see no red or no green (Okabe and Ito)."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -39,10 +41,12 @@ PLACES = (
     *((13, 18), (13, -18), (-13, 18), (-13, -18), (0, 26), (0, -26)),
 )
 """Where the end of a label that is near its mark may be: points right of and above the mark."""
-RING = 13
-"""Points across: what surrounds a point of the front."""
+RING, SQUARE = 13, 15
+"""Points across: what surrounds a point of the front, and one whose images are named."""
 DASHES, DOTS = (0, (4, 3)), (0, (1, 2))
 """The lines of accuracy without protection, and of guessing."""
+OF_ROUNDS = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+"""The lines of curves, by how often images were released."""
 BEADS = 60
 """Small boxes along a line, which labels keep off."""
 MARGIN = 0.12
@@ -65,14 +69,25 @@ def plane_png(plane: Plane) -> bytes:
     return as_png(lambda: _figure(plane))
 
 
+def curves_png(curves: Curves) -> bytes:
+    """A PNG of accuracy over private images: the same curves give the same bytes."""
+    return as_png(lambda: _curve_figure(curves))
+
+
 def _figure(plane: Plane) -> Figure:
+    figure, axes = _framed(plane.heading, plane.note, list(_entries(plane)))
+    _fill(axes, _on_scale(plane))
+    return figure
+
+
+def _framed(said: str, note: str, entries: Sequence[Line2D]) -> tuple[Figure, Axes]:
+    """A figure with its heading, its note and its legend, and room for what is drawn."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    entries = list(_entries(plane))
     longest = max(len(str(entry.get_label())) for entry in entries)
     columns = min(len(entries), max(1, int(ACROSS / (HANDLE + longest * LETTER))))
-    heading = fill(plane.heading, width=int(ACROSS / BOLD_LETTER))
+    heading = fill(said, width=int(ACROSS / BOLD_LETTER))
     lines = heading.count("\n") + 2, -(-len(entries) // columns)
     height = BOTTOM + UP + sum(lines) * LINE + 2 * AIR
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
@@ -81,10 +96,69 @@ def _figure(plane: Plane) -> Figure:
     at: dict[str, Any] = {"x": LEFT / WIDTH, "va": "top", "linespacing": 1.25}
     figure.text(y=1 - AIR / height, s=heading, size=11.5, weight="bold", color=INK, **at)
     below = AIR * 1.1 + (lines[0] - 1) * LINE
-    figure.text(y=1 - below / height, s=plane.note, size=9, color=FAINT, **at)
+    figure.text(y=1 - below / height, s=note, size=9, color=FAINT, **at)
     _legend(axes, entries, columns)
-    _fill(axes, _on_scale(plane))
+    return figure, axes
+
+
+def _curve_figure(curves: Curves) -> Figure:
+    figure, axes = _framed(curves.heading, curves.note, list(_curve_entries(curves)))
+    _style_curves(axes, curves)
+    signs, dashes = _named_signs(curves.defenses), _dashes(curves)
+    for curve in curves.curves:
+        colour, marker = signs[curve.defense]
+        _draw_curve(axes, curve.spots, marker, color=colour, linestyle=dashes[curve.rounds])
+    _draw_curve(axes, curves.unprotected, "", color=FAINT, linestyle=DASHES)
+    if curves.chance is not None:
+        axes.axhline(curves.chance, color=FAINT, linewidth=1.1, linestyle=DOTS, zorder=1)
     return figure
+
+
+def _draw_curve(axes: Axes, spots: Sequence[Spot], marker: str, **style: Any) -> None:
+    """Dots that a line joins, with their intervals; hollow where nothing was found."""
+    at = [spot.n for spot in spots]
+    axes.plot(at, [spot.accuracy.value for spot in spots], linewidth=1.4, zorder=2, **style)
+    for spot in spots:
+        colour = style["color"]
+        face = "white" if spot.nothing else colour
+        mark: dict[str, Any] = {"marker": marker, "markersize": 6, "markerfacecolor": face}
+        axes.plot(spot.n, spot.accuracy.value, color=colour, zorder=4, **mark)
+        if spot.accuracy.ci:
+            axes.plot((spot.n, spot.n), spot.accuracy.ci, color=colour, linewidth=1.1, alpha=0.8)
+
+
+def _curve_entries(curves: Curves) -> Iterator[Line2D]:
+    from matplotlib.lines import Line2D
+
+    for name, (colour, marker) in _named_signs(curves.defenses).items():
+        yield Line2D([], [], label=name, color=colour, marker=marker, markersize=6, linewidth=1.4)
+    if len(curves.rounds) > 1:
+        for rounds, dash in _dashes(curves).items():
+            times = "once" if rounds == 1 else f"{rounds} rounds"
+            yield Line2D([], [], label=times, color=INK, linestyle=dash, linewidth=1.4)
+    if curves.unprotected:
+        yield Line2D([], [], label="unprotected", color=FAINT, linestyle=DASHES)
+    if curves.chance is not None:
+        yield Line2D([], [], label=f"chance {curves.chance:.3f}", color=FAINT, linestyle=DOTS)
+    if any(spot.nothing for curve in curves.curves for spot in curve.spots):
+        hollow: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "linewidth": 0}
+        yield Line2D([], [], label="not surely above chance", color=INK, markersize=5.5, **hollow)
+
+
+def _dashes(curves: Curves) -> dict[int, Any]:
+    return {rounds: OF_ROUNDS[i % len(OF_ROUNDS)] for i, rounds in enumerate(curves.rounds)}
+
+
+def _style_curves(axes: Axes, curves: Curves) -> None:
+    from matplotlib.ticker import NullLocator
+
+    _bare(axes, "private images", "accuracy of the best learner")
+    axes.set_xscale("log")
+    axes.set_xticks(curves.sizes, [f"{n:,}" for n in curves.sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+    low, high = widened([log10(n) for n in curves.sizes], MARGIN / 2)
+    axes.set_xlim(10**low, 10**high)
+    axes.set_ylim(*widened([0.0, *curves.accuracies], MARGIN / 2))
 
 
 def _entries(plane: Plane) -> Iterator[Line2D]:
@@ -104,6 +178,9 @@ def _entries(plane: Plane) -> Iterator[Line2D]:
     if any(point.front for point in plane.points):
         ring: dict[str, Any] = {"fillstyle": "none", "markersize": RING, "linewidth": 0}
         yield entry("on the front", color=INK, marker="o", **ring)
+    if any(point.named for point in plane.points):
+        square: dict[str, Any] = {"fillstyle": "none", "markersize": 10, "linewidth": 0}
+        yield entry("images named among candidates", color=WARN, marker="s", **square)
     if plane.unprotected:
         values = ", ".join(f"{number.value:.3f}" for number in plane.unprotected)
         yield entry(f"unprotected {values}", linestyle=DASHES)
@@ -113,9 +190,13 @@ def _entries(plane: Plane) -> Iterator[Line2D]:
 
 def _signs(plane: Plane) -> dict[str, tuple[str, str]]:
     """Each series' colour and marker."""
+    return _named_signs(plane.series)
+
+
+def _named_signs(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour and a marker for each name, in turn."""
     return {
-        name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
-        for i, name in enumerate(plane.series)
+        name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)
     }
 
 
@@ -171,6 +252,9 @@ def _fill(axes: Axes, plane: Plane) -> None:
         if point.front:
             ring: dict[str, Any] = {"marker": "o", "fillstyle": "none", "markersize": RING}
             axes.plot(*_at(point), color=INK, zorder=5, **ring)
+        if point.named:
+            square: dict[str, Any] = {"marker": "s", "fillstyle": "none", "markersize": SQUARE}
+            axes.plot(*_at(point), color=WARN, zorder=5, **square)
     signs = _signs(plane)
     for joined in _joined(plane):
         xs, ys = zip(*map(_at, joined), strict=True)
@@ -191,19 +275,24 @@ def _joined(plane: Plane) -> Iterator[list[Point]]:
 
 def _style(axes: Axes, plane: Plane) -> None:
     """The names of the axes, their lines, and their ranges, for all that will be drawn."""
-    axes.set_xlabel(plane.across, size=10, color=INK, labelpad=7)
-    axes.set_ylabel(plane.up, size=10, color=INK, labelpad=7)
-    axes.tick_params(colors=FAINT, labelsize=9, length=3)
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set(color=FRAME, linewidth=0.9, visible=side in ("left", "bottom"))
+    _bare(axes, plane.across, plane.up)
     across = [v for point in plane.points for v in ends(point.accuracy)]
     across += plane.columns
     up = [v for point in plane.points for v in _span(point)]
     up += [] if plane.ground is None else [plane.ground]
     axes.set_xlim(*widened(across, MARGIN / 2))
     axes.set_ylim(*widened(up, MARGIN))
+
+
+def _bare(axes: Axes, across: str, up: str) -> None:
+    """The names of both axes, and how their lines look."""
+    axes.set_xlabel(across, size=10, color=INK, labelpad=7)
+    axes.set_ylabel(up, size=10, color=INK, labelpad=7)
+    axes.tick_params(colors=FAINT, labelsize=9, length=3)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set(color=FRAME, linewidth=0.9, visible=side in ("left", "bottom"))
 
 
 def _mark(axes: Axes, point: Point, colour: str, marker: str) -> None:

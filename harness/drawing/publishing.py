@@ -9,9 +9,10 @@ from pathlib import Path
 
 from harness.boards.folder import BoardFolder
 from harness.drawing import markdown
+from harness.drawing.curves import curves_of
 from harness.drawing.pages import render, render_index
 from harness.drawing.plane import front_of
-from harness.drawing.png import plane_png
+from harness.drawing.png import curves_png, plane_png
 from harness.results.build import board_view
 from harness.results.material import gathered
 from harness.results.tables import as_csv
@@ -27,13 +28,14 @@ LIKENESS = 0.001
 
 
 def files_of(view: BoardView) -> Files:
-    """A board's table, values, page and picture."""
-    front = front_of(view)
+    """A board's table, values, page and pictures."""
+    front, curves = front_of(view), curves_of(view)
     return {
         "README.md": markdown.readme(view).encode(),
         "leaderboard.csv": as_csv(view).encode(),
         "index.html": render(view).encode(),
         **({markdown.FRONT: plane_png(front)} if front else {}),
+        **({markdown.CURVE: curves_png(curves)} if curves else {}),
     }
 
 

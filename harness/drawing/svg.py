@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from harness.drawing.curves import Curve, Spot, row_curves
 from harness.drawing.plane import Plane, Point, best_place, ends, row_plane, widened
 from harness.results.numbers import percent, share
 from harness.results.ranks import rows_in_order
@@ -23,6 +24,8 @@ LEFT, TOP, RIGHT, BOTTOM = FRAME = (58.0, 14.0, 746.0, 372.0)
 """Where points may be."""
 AIR = 0.07
 """Of the range of the data, on each side of it."""
+CURVE_AIR = 0.12
+"""Likewise of numbers of images, so that names have room beside the last ones."""
 SHAPES = (
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
     "M-4.6-4.6h9.2v9.2h-9.2z",
@@ -34,6 +37,8 @@ SHAPES = (
     "M-6 0 4.4-5.8v11.6z",
     "M6 0-4.4-5.8v11.6z",
 )
+SQUARE = "M-9-9h18v18h-18z"
+"""Around a mark whose images are named."""
 COLOURS = 7
 LETTER, LINE = 6.2, 12.0
 """About how wide a letter is, and how high a line: units of the picture."""
@@ -122,6 +127,7 @@ class Drawing:
     series: tuple[Series, ...]
     unit: str
     capped: bool
+    named: bool
 
 
 def drawing(track: TrackView, metric: str) -> Drawing | None:
@@ -130,10 +136,7 @@ def drawing(track: TrackView, metric: str) -> Drawing | None:
     if plane is None:
         return None
     across, up = _across(plane), _up(plane)
-    series = {
-        name: Series(name, i % COLOURS, SHAPES[i % len(SHAPES)])
-        for i, name in enumerate(plane.series)
-    }
+    series = _series(plane.series)
     bare = [_mark(p, plane, series[p.series], across, up) for p in plane.points]
     # a label tells a mark from others of its series; one that is alone has its name
     wanted = [(mark.x, mark.y, mark.point.label or mark.series.name) for mark in bare]
@@ -154,7 +157,106 @@ def drawing(track: TrackView, metric: str) -> Drawing | None:
         series=tuple(s for s in series.values() if any(mark.series == s for mark in marks)),
         unit=plane.unit,
         capped=any(map(plane.beyond, plane.points)),
+        named=any(point.named for point in plane.points),
     )
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One accuracy of a curve: where it is, its error bar, and what it says."""
+
+    x: float
+    y: float
+    bar: Box | None
+    spot: Spot
+
+
+@dataclass(frozen=True)
+class Path:
+    """One curve: its colour and shape, its dashes (0 for none), its dots, its name at its end."""
+
+    curve: Curve
+    colour: int
+    shape: str
+    dash: int
+    dots: tuple[Dot, ...]
+    label: Label | None = None
+
+    @property
+    def points(self) -> str:
+        """As a polyline has them."""
+        return " ".join(f"{dot.x:g},{dot.y:g}" for dot in self.dots)
+
+
+@dataclass(frozen=True)
+class CurveDrawing:
+    """Accuracy over private images, these on a logarithmic axis.
+
+    `names` are the defenses in their colours and shapes, `rounds` numbers of rounds with their
+    dashes.
+    """
+
+    paths: tuple[Path, ...]
+    unprotected: Path | None
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    chance: Tick | None
+    names: tuple[Series, ...]
+    rounds: tuple[tuple[int, int], ...]
+
+
+def curve_drawing(track: TrackView) -> CurveDrawing | None:
+    """The curves of a track; None where accuracy is known at one number of images alone."""
+    found = row_curves(rows_in_order(track.rows, ""))
+    if found is None:
+        return None
+    across = Scale(*widened([log10(n) for n in found.sizes], CURVE_AIR), LEFT, RIGHT)
+    up = Scale(*widened([0.0, *found.accuracies], AIR), BOTTOM, TOP)
+    names = _series(found.defenses)
+    dashes = {rounds: i for i, rounds in enumerate(found.rounds)}
+    bare = [
+        Path(
+            curve,
+            names[curve.defense].colour,
+            names[curve.defense].shape,
+            dashes[curve.rounds],
+            _dots(curve.spots, across, up),
+        )
+        for curve in found.curves
+    ]
+    first = {path.curve.defense: path for path in reversed(bare)}
+    ends_ = [(path.dots[-1].x, path.dots[-1].y, name) for name, path in first.items()]
+    boxes = [(dot.x - 5, dot.y - 5, dot.x + 5, dot.y + 5) for p in bare for dot in p.dots]
+    labels = dict(zip(first, place(ends_, boxes), strict=True))
+    bare_dots = _dots(found.unprotected, across, up)
+    plain = Path(Curve("unprotected", 0, found.unprotected), 0, "", 0, bare_dots)
+    return CurveDrawing(
+        paths=tuple(
+            replace(path, label=labels[name] if first[name] is path else None)
+            for path in bare
+            for name in (path.curve.defense,)
+        ),
+        unprotected=plain if plain.dots else None,
+        across=tuple((across(log10(n)), f"{n:,}") for n in found.sizes),
+        up=tuple((up(v), f"{100 * v:.3g}%") for v in up.round_values()),
+        chance=None if found.chance is None else (up(found.chance), percent(found.chance)),
+        names=tuple(names.values()),
+        rounds=tuple((dash, rounds) for rounds, dash in dashes.items()),
+    )
+
+
+def _dots(spots: Iterable[Spot], across: Scale, up: Scale) -> tuple[Dot, ...]:
+    return tuple(_dot(spot, across(log10(spot.n)), up) for spot in spots)
+
+
+def _dot(spot: Spot, x: float, up: Scale) -> Dot:
+    ci = spot.accuracy.ci
+    return Dot(x, up(spot.accuracy.value), (x, up(ci[0]), x, up(ci[1])) if ci else None, spot)
+
+
+def _series(names: Iterable[str]) -> dict[str, Series]:
+    """A colour and a shape for each name, in turn."""
+    return {n: Series(n, i % COLOURS, SHAPES[i % len(SHAPES)]) for i, n in enumerate(names)}
 
 
 def first_drawing(view: BoardView) -> Drawing | None:

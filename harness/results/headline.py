@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from harness.results.identified import in_words
 from harness.results.numbers import code, counted, gained, metric_name, off_scale, percent
 from harness.results.view import BoardView, Leak, RowView
 
@@ -45,7 +46,7 @@ def _found(view: BoardView) -> tuple[str, ...]:
         return ("No defense of this board has a rank yet.",)
     title = next(track.title for track in view.tracks if track.name == every[0].track)
     first = [row for row in every if row.track == every[0].track]
-    return (_front(title, first, metric), _leakage(every, metric))
+    return (_front(title, first, metric), _leakage(every, metric), *_naming(view))
 
 
 def _front(title: str, rows: Sequence[RowView], metric: str) -> str:
@@ -88,7 +89,8 @@ def _ends(offers: Sequence[RowView], metric: str, others: bool) -> str:
 def _offer(row: RowView, metric: str) -> str:
     gain = f"{metric_name(metric)} gain {gained(_leak(row, metric))}"
     doubt = "" if row.verified else ", unverified"
-    return f"{code(row.defense)} (accuracy {percent(_accuracy(row))}, {gain}{doubt})"
+    named = ", images named among candidates" if row.names_images else ""
+    return f"{code(row.defense)} (accuracy {percent(_accuracy(row))}, {gain}{named}{doubt})"
 
 
 def _accuracy(row: RowView) -> float:
@@ -117,6 +119,24 @@ def _leakage(rows: Sequence[RowView], metric: str) -> str:
         return f"{opening}."
     attack, most = min(strongest.items(), key=lambda item: (-item[1], item[0]))
     return f"{opening}; most often it is {code(attack)} ({counted(most, 'time')})."
+
+
+def _naming(view: BoardView) -> Iterator[str]:
+    """In how many rows images are named among candidates, and who does it best."""
+    asked = [row for row in view.rows if row.protected and row.identified]
+    if not asked:
+        return
+    named = [row for row in asked if row.names_images]
+    opening = (
+        f"Among candidates, images are named in {len(named)} of the {counted(len(asked), 'row')} "
+        "where an attack asked"
+    )
+    found = [(row.identified, row.defense) for row in named if row.identified]
+    if not found:
+        yield f"{opening}."
+        return
+    best, defense = max(found, key=lambda each: each[0].top1.value)
+    yield f"{opening}: under {code(defense)}, {code(best.attack)} puts {in_words(best)}."
 
 
 def _trust(view: BoardView) -> str:

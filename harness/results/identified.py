@@ -8,6 +8,7 @@ from harness.results.material import Group
 from harness.results.numbers import combined, number, percent, share
 from harness.results.view import Identified
 from harness.scoring.identification import Identification
+from harness.scoring.verdict import FoundOut
 from harness.store.record import RunRecord
 
 
@@ -37,6 +38,12 @@ def _told(attack: str, record: RunRecord) -> Iterator[tuple[str, Identification]
     for name, member in record.members.items():
         if member.identification:
             yield name, member.identification
+
+
+def names_images(record: RunRecord) -> bool:
+    """Whether any of a record's attacks surely tells its images among candidates."""
+    told = _told(record.request.attack, record)
+    return any(FoundOut(each, {}).identifies for _, each in told)
 
 
 def _over_seeds(attack: str, model: str, by_seed: dict[int, Identification]) -> Identified:

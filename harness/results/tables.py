@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from harness.results.material import Group, Line
-    from harness.results.view import BoardView, CellView, Leak, Number, RowView, TrackView
+    from harness.results.view import (
+        BoardView,
+        CellView,
+        Identified,
+        Leak,
+        Learned,
+        LearnerView,
+        Number,
+        RowView,
+        TrackView,
+    )
     from harness.store.record import RunRecord
 
 Values = dict[str, Any]
@@ -35,8 +45,14 @@ COLUMNS = (
     "null",
     *("gain", "gain_low", "gain_high"),
     *("worst", "strongest", "seeds", "verified", "flags", "origin", "records"),
+    *("private_images", "rounds", "learner", "chosen", "validation"),
+    *("identified_by", "top1", "top1_low", "top1_high", "top1_chance"),
+    *("auc", "auc_low", "auc_high", "candidates", "older"),
 )
-"""Of leaderboard.csv. `kind` is `row` or `cell`; lists are parted by spaces."""
+"""Of leaderboard.csv. `kind` is `row`, `cell` or `learner`; lists are parted by spaces.
+
+The `chosen` learners are a row's curve over private images and rounds.
+"""
 OF_BOARDS = {
     **dict.fromkeys(("board", "track"), TEXT),
     **OF_RECORDS,
@@ -70,6 +86,27 @@ def _lines(view: BoardView, track: TrackView, row: RowView) -> Iterator[Values]:
     for cell in row.cells:
         for leak in cell.leaks.values() or (None,):
             yield {**place, **_cell(cell), **_leak(leak)}
+    for each in row.curve:
+        for learner in each.learners or (None,):
+            yield {**place, **_learned(each, learner)}
+
+
+def _learned(each: Learned, learner: LearnerView | None) -> Values:
+    """One learner, or that nobody learned anything yet."""
+    of = {
+        "kind": "learner",
+        "private_images": each.private_size,
+        "rounds": each.rounds,
+        "reason": each.reason,
+        "chance": each.chance,
+        **_number("reference", each.reference),
+        "seeds": _names(each.seeds),
+        "records": _names(each.records),
+    }
+    if learner is None:
+        return of
+    same = {"learner": learner.name, "chosen": learner.chosen, "validation": learner.validation}
+    return {**of, **same, "reason": learner.reason, **_number("accuracy", learner.accuracy)}
 
 
 def _row(row: RowView) -> Values:
@@ -80,6 +117,21 @@ def _row(row: RowView) -> Values:
         **_number("retained", row.retained),
         **{name: getattr(row, name) for name in ("chance", "verified", "origin")},
         "flags": _names(flag.name for flag in row.flags),
+        "learner": row.learner,
+        **_identified(row.identified),
+        "older": _names(row.older),
+    }
+
+
+def _identified(found: Identified | None) -> Values:
+    if found is None:
+        return {}
+    return {
+        "identified_by": found.attack,
+        **_number("top1", found.top1),
+        "top1_chance": found.top1_chance,
+        **_number("auc", found.auc),
+        "candidates": found.candidates,
     }
 
 
@@ -168,12 +220,18 @@ def _of_line(line: Line, row: RowView) -> Iterator[Values]:
             for values in scores:
                 rank = row.rank.get(values.get("metric", ""))
                 yield {**values, "rank": rank, "verified": cell.verified, "origin": origin}
+    for group in line.alone:
+        for seed, kept in sorted(group.seeds.items()):
+            for values in rows_of(kept.record) if kept else [_missing(group, seed)]:
+                yield {**values, "origin": group.origin}
 
 
 def _missing(group: Group, seed: int) -> Values:
     asked = group.cell.request
-    same = ("defense", "attack", "dataset", "space", "victim", "threat_model", "rounds")
-    return {"status": "missing", "seed": seed, **{name: getattr(asked, name) for name in same}}
+    same = ("defense", "dataset", "space", "victim", "threat_model", "rounds")
+    attack = None if group.cell.alone else asked.attack
+    found = {name: getattr(asked, name) for name in same}
+    return {"status": "missing", "seed": seed, "attack": attack, **found}
 
 
 def exported(table: DataFrame, form: Format) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -119,6 +120,11 @@ class LearnerView(_Seen):
     reason: str = ""
 
 
+def chosen_of(learners: Iterable[LearnerView]) -> str:
+    """The names of those that were chosen; none where there was nothing to choose from."""
+    return ", ".join(e.name for e in learners if e.chosen and e.validation is not None)
+
+
 class Learned(_Seen):
     """What was learned from so many private images, released in so many rounds, over `seeds`.
 
@@ -140,7 +146,7 @@ class Learned(_Seen):
     @property
     def learner(self) -> str:
         """The chosen one; where seeds chose others, all of them."""
-        return ", ".join(each.name for each in self.learners if each.chosen)
+        return chosen_of(self.learners)
 
     @property
     def at_chance(self) -> bool:
@@ -207,6 +213,11 @@ class RowView(_Leaking):
     def at_chance(self) -> bool:
         """Whether the strongest learner found nothing."""
         return nothing_found(self.accuracy, self.chance)
+
+    @property
+    def learner(self) -> str:
+        """The learner that its accuracy is of; where seeds chose others, all of them."""
+        return chosen_of(self.learners)
 
     @property
     def names_images(self) -> bool:

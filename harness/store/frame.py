@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from harness.scoring.identification import Identification
     from harness.scoring.summary import MetricScore
     from harness.store.record import RunRecord
 
@@ -23,13 +24,16 @@ COLUMNS = {
     **dict.fromkeys(("n", "undefined"), WHOLE),
     **dict.fromkeys(("accuracy", "accuracy_low", "accuracy_high"), REAL),
     **dict.fromkeys(("reference", "reference_low", "reference_high", "chance"), REAL),
+    "learner": TEXT,
+    **dict.fromkeys(("top1", "top1_low", "top1_high", "top1_chance", "auc"), REAL),
     "flags": TEXT,
 }
 """A record's columns, in their order, and how pandas holds them.
 
 `member` is the attack that the row is of where a cell's attack is many, and missing in rows of the
 whole. `null` is the best null's mean, `gain` signed so that positive leaks more, `reference` the
-accuracy without protection, `chance` that of naming one class always. Flags are parted by spaces.
+accuracy without protection, `chance` that of naming one class always, `learner` who the accuracy is
+of. `top1` is how often a true image came first among candidates. Flags are parted by spaces.
 """
 
 
@@ -40,11 +44,22 @@ def rows_of(record: RunRecord) -> list[dict[str, Any]]:
         whole |= _with_ends("accuracy", found.accuracy, found.interval)
         whole |= _with_ends("reference", found.reference_accuracy, found.reference_interval)
         whole["chance"] = found.chance
+        whole["learner"] = found.inference if found.by_learner else None
+    whole |= _identified(record.identification)
     rows = _scored(whole, record.privacy)
     for name, each in record.members.items():
         ended = {"status": each.status, "error": each.error, "flags": _flags(each.flags)}
-        rows += _scored({**whole, **ended, "member": name}, each.privacy)
+        own = {**whole, **ended, **_identified(each.identification), "member": name}
+        rows += _scored(own, each.privacy)
     return rows
+
+
+def _identified(found: Identification | None) -> dict[str, float | None]:
+    """How well images were told among candidates; nothing where nobody asked."""
+    if found is None:
+        return dict.fromkeys(("top1", "top1_low", "top1_high", "top1_chance", "auc"))
+    chance = {"top1_chance": found.top1_chance, "auc": found.auc}
+    return {**_with_ends("top1", found.top1, found.top1_ci), **chance}
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:
@@ -61,7 +76,7 @@ def _cell(record: RunRecord) -> dict[str, Any]:
         "status": record.status,
         "error": record.error,
         "defense": record.request.defense,
-        "attack": record.request.attack,
+        "attack": record.request.attack if record.request.only != "utility" else None,
         "dataset": record.dataset.name,
         "space": record.space.name,
         "victim": record.victim.name,

@@ -9,6 +9,7 @@ import pytest
 from harness.asking.request import make_request
 from harness.cli.report import print_report
 from harness.scoring.summary import MetricScore
+from harness.scoring.utility import Accuracy, Utility
 from harness.store.record import Member, RunRecord, Used
 
 pytestmark = pytest.mark.core
@@ -72,3 +73,41 @@ def test_the_heading_of_other_releases_says_nothing_of_gradients(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert "gradients" not in printed(record(release_kind="encodings"), capsys)
+
+
+def learned(**more: Any) -> Utility:
+    """Two learners, of which one was chosen, and one that was left out."""
+    shares = {"ridge": 0.52, "network": 0.55}
+    values: dict[str, Any] = {
+        "accuracy": 0.52,
+        "interval": (0.49, 0.55),
+        "inference": "ridge",
+        "accuracies": {name: Accuracy.of([share], 1000) for name, share in shares.items()},
+        "validation": {"ridge": 0.54, "network": 0.5},
+        "left_out": {"encoded": "this defense has no inference of its own"},
+        "chance": 0.1,
+        "n": 1000,
+        "reference_accuracy": 0.7,
+        "reference_inference": "network",
+    }
+    return Utility(**{**values, **more})
+
+
+def test_the_chosen_learner_is_told_first_and_the_others_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = printed(record(release_kind="encodings", utility=learned()), capsys)
+    assert (
+        "best learner ridge: accuracy 0.520 (0.490 to 0.550); unprotected 0.700 by network; "
+        "chance 0.100\n"
+    ) in out
+    assert "by learner: ridge 0.520, network 0.550\n" in out
+    assert "left out encoded: this defense has no inference of its own\n" in out
+
+
+def test_an_accuracy_at_chance_is_no_more_than_what_was_found_here(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = learned(accuracy=0.11, interval=(0.09, 0.13))
+    out = printed(record(release_kind="encodings", utility=told), capsys)
+    assert "chance 0.100; the strongest learner here found nothing" in " ".join(out.split())
