@@ -6,6 +6,7 @@ from harness.api.assets import AssetFolder as AssetFolder
 from harness.api.assets import Source as Source
 from harness.api.data import Collection as Collection
 from harness.api.data import Samples as Samples
+from harness.api.data import SamplesOnDemand as SamplesOnDemand
 from harness.api.data import Scale as Scale
 from harness.api.data import Splits as Splits
 from harness.api.errors import AssetUnavailable as AssetUnavailable
@@ -36,6 +37,7 @@ from harness.api.plugins import GradientDefense as GradientDefense
 from harness.api.plugins import Loader as Loader
 from harness.api.plugins import Metric as Metric
 from harness.api.plugins import Optimizer as Optimizer
+from harness.api.plugins import PiecewiseDefense as PiecewiseDefense
 from harness.api.plugins import Progress as Progress
 from harness.api.plugins import Rate as Rate
 from harness.api.plugins import Recipe as Recipe
@@ -50,6 +52,7 @@ from harness.api.randomness import Stream as Stream
 from harness.api.release import Encoded as Encoded
 from harness.api.release import Encoder as Encoder
 from harness.api.release import Release as Release
+from harness.api.release import Round as Round
 from harness.api.release import Secrets as Secrets
 from harness.api.specs import AttackSpec as AttackSpec
 from harness.api.specs import Control as Control

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,6 +58,29 @@ class Scale:
         return images if low is None and high is None else images.clamp(low, high)
 
 
+class SamplesOnDemand(Protocol):
+    """Samples that are made where they are asked for: all of them may not fit in memory.
+
+    `Samples` are such too, ready made. `samples[:]` makes all.
+    """
+
+    @property
+    def labels(self) -> Tensor:
+        """[n] int64: the hard label of each."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: slice | Tensor) -> Samples:
+        """Some of them, in the order asked for; not to be changed in place."""
+        ...
+
+
 @dataclass(frozen=True)
 class Samples:
     """Images [n, c, h, w] with hard labels [n] int64.
@@ -70,6 +93,11 @@ class Samples:
     labels: Tensor
     subjects: Tensor | None = None
     """[n] int64: whom each image shows, where a dataset knows. All of one stand in one split."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        return tuple(self.images.shape[1:])
 
     def __len__(self) -> int:
         return len(self.labels)

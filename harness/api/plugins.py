@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.api.assets import AssetFolder
-from harness.api.data import Collection, Samples, Scale
+from harness.api.data import Collection, Samples, SamplesOnDemand, Scale
 from harness.api.knowledge import Channel
 from harness.api.randomness import Stream
-from harness.api.release import Encoded
+from harness.api.release import Encoded, Round
 from harness.api.view import Budget, View
 
 if TYPE_CHECKING:
@@ -126,6 +126,21 @@ class EncodingDefense(Plugin[C]):
     def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
         """What this defense's own theory says of these images; printed by `describe`."""
         return ()
+
+
+class PiecewiseDefense(EncodingDefense[C]):
+    """An encoding defense whose rounds are made in pieces, where they would not fit in memory."""
+
+    @abstractmethod
+    def begin(self, private: SamplesOnDemand, public: Samples, rng: Stream) -> Round:
+        """Draw what the rows of one round have in common. `rng` is secret."""
+
+    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
+        """The round in one piece, in the order of the images."""
+        import torch
+
+        begun = self.begin(private, public, rng)
+        return replace(begun.rows(torch.arange(len(private))), resolved=begun.resolved)
 
 
 class TrainingDefense(Plugin[C]):

@@ -44,6 +44,28 @@ class Encoded:
     secrets: Secrets
     resolved: Mapping[str, float | int | str] = field(default_factory=dict)
 
+    def __getitem__(self, index: slice | Tensor) -> Encoded:
+        """Some of the rows, in the order asked for."""
+        kept = self.secrets
+        extra = {name: values[index] for name, values in kept.extra.items()}
+        secrets = Secrets(kept.weights[index], kept.sources[index], extra)
+        return Encoded(self.images[index], self.labels[index], secrets, self.resolved)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of encoding under way: what its rows have in common is drawn already.
+
+    `rows` makes the rows [b] int64 that it is asked for, each of them once in a round, and may
+    read on in the round's stream as it goes: the same rows in the same order are the same bytes,
+    in whatever pieces they are asked for. `resolved` is the round's, that of its pieces is empty.
+    """
+
+    shape: tuple[int, ...]
+    """Of one encoding."""
+    rows: Callable[[Tensor], Encoded]
+    resolved: Mapping[str, float | int | str] = field(default_factory=dict)
+
 
 @dataclass(frozen=True)
 class Release:

@@ -125,6 +125,11 @@ class Cell:
         return self.kind is ReleaseKind.ENCODINGS and not self.late
 
     @property
+    def streamed(self) -> bool:
+        """Whether nothing but learners reads the release: none of its rounds is stored."""
+        return self.learns and self.request.only == "utility"
+
+    @property
     def protocol(self) -> dict[str, int | str]:
         """How the release is made, as far as an attacker is told."""
         request = self.request

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.api import Release, ReleaseKind, Splits, UsageError
+from harness.api import Release, Splits, UsageError
 from harness.api.specs import Stage
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
@@ -28,10 +28,9 @@ from harness.challenge.pack import (
     describe,
 )
 from harness.challenge.public import choose, draw, pool_sha256
-from harness.rng import KeyedStream, public_stream, secret_stream
-from harness.running.release import ReleaseProtocol, build_stack, release
+from harness.rng import KeyedStream, secret_stream
+from harness.running.release import encodings_of
 from harness.running.run import Observer, Run, check_machine, equip
-from harness.running.stage import plugin_boundary
 from harness.store import Store, cache_root
 from harness.store.artifacts import save_tensors
 from harness.store.files import sha256_of_file
@@ -117,21 +116,12 @@ def _run(key: bytes, observer: Observer, options: dict[str, Any]) -> Run:
 
 
 def _release(run: Run, splits: Splits, owner: KeyedStream) -> Release:
-    """All rounds, by the engine's own stage of release."""
-    cell = run.cell
-    (defense,) = cell.defenses
-    stack = build_stack(run, cell.defenses)
-    with plugin_boundary(defense.name):
-        return release(
-            splits,
-            stack,
-            ReleaseKind.ENCODINGS,
-            run.build("victims", cell.victim.spec, cell.victim.config),
-            ReleaseProtocol(rounds=cell.request.rounds),
-            owner=owner,
-            board=public_stream(cell.request.seed),
-            device=run.device,
-        )
+    """All rounds, by the engine's own source of them."""
+    from harness.running.encoding import source_of
+
+    (defense,) = run.cell.defenses
+    named = defense.name, run.build("defenses", defense.spec, defense.config)
+    return encodings_of(source_of(splits, named, owner, rounds=run.cell.request.rounds))
 
 
 def _named(resolved: Resolved, **parameters: Any) -> Named:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from harness.asking.plan import AttackPlan
     from harness.asking.request import Resolved
     from harness.running.run import Run
+    from harness.sandbox.feed import Feed
     from harness.sandbox.jobs import Frame, Named
     from harness.sandbox.process import Spent
 
@@ -127,6 +128,7 @@ class Process(Protocol):
         *,
         spent: float = 0.0,
         who: str = "the attack",
+        feed: Feed | None = None,
     ) -> Spent:
         """Have a job done; CellFailed or CellTimedOut where it fails."""
         ...
@@ -267,15 +269,15 @@ def frame_of(run: Run, plan: AttackPlan, present: frozenset[Channel], purpose: s
 
 def encoder_of(run: Run) -> Named | None:
     """The encoding defense with its parameters as they turned out."""
-    return law_of(run.cell.encoding, run.release) if run.cell.encoding else None
+    return law_of(run.cell.encoding, run.release.resolved) if run.cell.encoding else None
 
 
-def law_of(encoding: Resolved, release: Release) -> Named:
-    """An encoding defense with its parameters as they turned out in a release."""
+def law_of(encoding: Resolved, resolved: Mapping[str, Mapping[str, float | int | str]]) -> Named:
+    """An encoding defense with its parameters as they turned out, by name."""
     from harness.sandbox.jobs import Named
 
-    resolved = release.resolved.get(encoding.name, {})
-    return Named(name=encoding.name, config={**plain_config(encoding), **resolved})
+    config = {**plain_config(encoding), **resolved.get(encoding.name, {})}
+    return Named(name=encoding.name, config=config)
 
 
 def _victim(run: Run) -> Named:

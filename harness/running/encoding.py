@@ -1,29 +1,58 @@
-"""The owner's rounds of encoding: run, checked, shuffled, stacked."""
+"""The owner's rounds of encoding: made on demand, piece by piece, checked and shuffled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.api import CellFailed, Encoded, Samples, Secrets, Stream
-from harness.running.release import Stack
+from harness.api import (
+    CellFailed,
+    Encoded,
+    EncodingDefense,
+    PiecewiseDefense,
+    Round,
+    Samples,
+    SamplesOnDemand,
+    Secrets,
+    Splits,
+    Stream,
+)
+from harness.running.samples import on_demand, standardised
+from harness.running.stage import plugin_boundary
 from harness.sandbox.rebuilding import plain
 
 LABEL_SLACK = 1e-4
 """How far rounding may lift the sum of an encoding's soft label above one."""
+PIECE = 1024
+"""Rows of a piece, at most."""
+PIECE_VALUES = 1 << 24
+"""Numbers of a piece's encodings, at most, but for a row that is larger: 64 MB."""
 
-Encode = Callable[[Samples, Samples, Stream], Encoded]
-Order = Callable[[int], Tensor]
 Parameters = Mapping[str, float | int | str]
-Law = tuple[Mapping[str, tuple[torch.Size, torch.dtype]], Parameters]
+Law = Mapping[str, tuple[torch.Size, torch.dtype]]
+
+
+def source_of(
+    splits: Splits,
+    defense: tuple[str, EncodingDefense[Any]] | None,
+    owner: Stream,
+    *,
+    rounds: int = 1,
+) -> Source:
+    """The rounds of an encoding defense over the private images, standardised."""
+    private = on_demand(splits.private, splits.scale)
+    public = standardised(splits.public if defense else splits.public[:0], splits.scale)
+    return Source(private, public, defense, owner, rounds, len(splits.classes))
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Held:
     """T rounds, row-aligned: every tensor [T,n,...]. `secrets` holds weights, sources, extra.*."""
 
     images: Tensor
@@ -32,74 +61,145 @@ class Rounds:
     resolved: Mapping[str, Parameters]
 
 
-def encode_rounds(
-    private: Samples, public: Samples, stack: Stack, owner: Stream, *, classes: int, rounds: int
-) -> Rounds:
-    """All rounds of the stack's encoding defense over standardised images.
+class Source:
+    """Rounds of encoding, made whenever they are asked for: the same bytes each time.
 
-    Each round's rows are put in a secret order, everything alike, so that the place of a row
-    tells nothing of its image. Without an encoding defense the images themselves are the
-    encodings. Raises `CellFailed` where the defense breaks its contract.
+    Each round's rows are in a secret order, everything alike, so that the place of a row tells
+    nothing of its image. Without an encoding defense the images themselves are the encodings.
+    Raises `CellFailed` where the defense breaks its contract.
     """
-    name, encode = _encoder(stack, classes)
 
-    def order(t: int) -> Tensor:
-        return owner.stream(what="order", round=t).permutation(len(private))
+    def __init__(
+        self,
+        private: SamplesOnDemand,
+        public: Samples,
+        defense: tuple[str, EncodingDefense[Any]] | None,
+        owner: Stream,
+        rounds: int,
+        classes: int,
+    ) -> None:
+        self.rounds = rounds
+        self.rows = len(private)
+        self.name = defense[0] if defense else "none"
+        self._defense = defense[1] if defense else None
+        self._private, self._public = private, public
+        self._owner = owner
+        self._classes = classes
+        self._first: tuple[tuple[int, ...], Parameters] | None = None
+        self._law: Law | None = None
 
-    def encoded(t: int) -> Encoded:
-        made = encode(private, public, owner.stream(what="encoding", round=t))
-        made = _with_all_classes(made, classes)
-        _require_contract(name, made, len(private), len(public), classes)
-        return made
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one encoding."""
+        return self._common()[0]
 
-    tensors, resolved = _stacked(name, rounds, encoded, order)
-    images, labels = tensors.pop("encodings"), tensors.pop("labels")
-    return Rounds(images, labels, tensors, {name: resolved} if stack.encoding else {})
+    @property
+    def resolved(self) -> Mapping[str, Parameters]:
+        """The public parameters as they turned out, by the defense's name."""
+        return {self.name: self._common()[1]} if self._defense else {}
+
+    def pieces(self, round_: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """What leaves of a round: encodings [b, *shape] with their soft labels [b, classes]."""
+        for piece in self.made(round_):
+            yield piece["encodings"], piece["labels"]
+
+    def made(self, round_: int) -> Iterator[dict[str, Tensor]]:
+        """A round in pieces of everything: encodings, labels, weights, sources, extra.*."""
+        with plugin_boundary(self.name):
+            begun = self._begun(round_)
+            order = self._owner.stream(what="order", round=round_).permutation(self.rows)
+            for index in torch.split(order, piece_rows(begun.shape)):
+                yield self._piece(begun, index, round_)
+
+    def held(self) -> Held:
+        """All rounds at once."""
+        stacked: dict[str, Tensor] = {}
+        for t in range(self.rounds):
+            done = 0
+            for piece in self.made(t):
+                for name, rows in piece.items():
+                    if name not in stacked:
+                        shape = (self.rounds, self.rows, *rows.shape[1:])
+                        stacked[name] = rows.new_empty(shape)
+                    stacked[name][t, done : done + len(rows)] = rows
+                done += len(piece["labels"])
+        images, labels = stacked.pop("encodings"), stacked.pop("labels")
+        return Held(images, labels, stacked, self.resolved)
+
+    def _common(self) -> tuple[tuple[int, ...], Parameters]:
+        """What all rounds have in common: the shape of an encoding, resolved parameters."""
+        if self._first is None:
+            with plugin_boundary(self.name):
+                self._begun(0)
+        assert self._first is not None
+        return self._first
+
+    def _begun(self, round_: int) -> Round:
+        rng = self._owner.stream(what="encoding", round=round_)
+        if self._defense is None:
+            begun = Round(self._private.shape, self._plain)
+        elif isinstance(self._defense, PiecewiseDefense):
+            begun = self._defense.begin(self._private, self._public, rng)
+        else:
+            whole = self._complete(self._defense.encode(self._private[:], self._public, rng))
+            begun = Round(tuple(whole.images.shape[1:]), whole.__getitem__, whole.resolved)
+        now = begun.shape, dict(begun.resolved)
+        self._first = self._first or now
+        if now[0] != self._first[0]:
+            raise CellFailed(self._changed(round_))
+        if now[1] != self._first[1]:
+            raise CellFailed(
+                f"defense '{self.name}' in round {round_} resolved {now[1]}, but {self._first[1]} "
+                "in round 0; calibrate on the data alone, not on a round's randomness"
+            )
+        return begun
+
+    def _plain(self, index: Tensor) -> Encoded:
+        made = plain(self._private[index], self._classes)
+        return replace(made, secrets=replace(made.secrets, sources=index.view(-1, 1)))
+
+    def _complete(self, whole: Encoded) -> Encoded:
+        """A round that a defense made in one piece: indexed only if nothing is missing."""
+        _require_contract(self.name, whole, self.rows, self._images, self._classes)
+        return whole
+
+    @property
+    def _images(self) -> int:
+        """Private and public ones: what sources count."""
+        return self.rows + len(self._public)
+
+    def _piece(self, begun: Round, index: Tensor, round_: int) -> dict[str, Tensor]:
+        made = _with_all_classes(begun.rows(index), self._classes)
+        _require_contract(self.name, made, len(index), self._images, self._classes)
+        rows = _rows(made)
+        law = {name: (tensor.shape[1:], tensor.dtype) for name, tensor in rows.items()}
+        self._law = self._law or law
+        if law != self._law or tuple(made.images.shape[1:]) != begun.shape:
+            raise CellFailed(self._changed(round_))
+        return rows
+
+    def _changed(self, round_: int) -> str:
+        return f"defense '{self.name}' in round {round_} returned other shapes or types than before"
+
+
+def piece_rows(shape: tuple[int, ...]) -> int:
+    """How many encodings of this shape are made at a time."""
+    return max(1, min(PIECE, PIECE_VALUES // max(1, math.prod(shape))))
+
+
+def plain_round(private: Samples, classes: int) -> Held:
+    """The images as they are and in their order, as one round without a copy."""
+    made = plain(private, classes)
+    secrets = {"weights": made.secrets.weights[None], "sources": made.secrets.sources[None]}
+    return Held(made.images[None], made.labels[None], secrets, {})
 
 
 def _with_all_classes(made: Encoded, classes: int) -> Encoded:
     """Classes that no image of either pool has may be missing at the end of the labels."""
     labels = made.labels
-    if not isinstance(labels, Tensor) or labels.ndim != 2 or labels.shape[1] >= classes:
+    if labels.ndim != 2 or labels.shape[1] >= classes:
         return made
     return replace(made, labels=pad(labels, (0, classes - labels.shape[1])))
-
-
-def plain_round(private: Samples, classes: int) -> Rounds:
-    """The images as they are and in their order, as one round without a copy."""
-    made = plain(private, classes)
-    secrets = {"weights": made.secrets.weights[None], "sources": made.secrets.sources[None]}
-    return Rounds(made.images[None], made.labels[None], secrets, {})
-
-
-def _encoder(stack: Stack, classes: int) -> tuple[str, Encode]:
-    if stack.encoding:
-        name, defense = stack.encoding
-        return name, defense.encode
-    return "none", lambda private, _public, _rng: plain(private, classes)
-
-
-def _stacked(
-    name: str, rounds: int, encoded: Callable[[int], Encoded], order: Order
-) -> tuple[dict[str, Tensor], Parameters]:
-    """Each tensor of every round, reordered straight into its place in [T,n,...]."""
-    stacked: dict[str, Tensor] = {}
-
-    def fill(t: int, first: Law | None = None) -> Law:
-        """One function call a round, so that no round is in memory while the next is made."""
-        made = encoded(t)
-        law, rows = _law(made), _rows(made)
-        if first is None:
-            stacked.update((key, row.new_empty((rounds, *row.shape))) for key, row in rows.items())
-        else:
-            _require_same(f"defense '{name}' in round {t}", law, first)
-        _place(rows, stacked, t, order(t))
-        return law
-
-    first = fill(0)
-    for t in range(1, rounds):
-        fill(t, first)
-    return stacked, first[1]
 
 
 def _rows(made: Encoded) -> dict[str, Tensor]:
@@ -113,32 +213,12 @@ def _rows(made: Encoded) -> dict[str, Tensor]:
     }
 
 
-def _place(rows: dict[str, Tensor], stacked: dict[str, Tensor], t: int, order: Tensor) -> None:
-    for key, value in rows.items():
-        torch.index_select(value, 0, order, out=stacked[key][t])
-
-
-def _law(made: Encoded) -> Law:
-    """What must not change from round to round: shapes and types, and resolved parameters."""
-    return {key: (row.shape, row.dtype) for key, row in _rows(made).items()}, dict(made.resolved)
-
-
-def _require_same(who: str, now: Law, then: Law) -> None:
-    if now[0] != then[0]:
-        raise CellFailed(f"{who} returned other shapes or types than in round 0")
-    if now[1] != then[1]:
-        raise CellFailed(
-            f"{who} resolved {now[1]}, but {then[1]} in round 0; "
-            "calibrate on the data alone, not on a round's randomness"
-        )
-
-
-def _require_contract(name: str, made: Encoded, n: int, n_public: int, classes: int) -> None:
+def _require_contract(name: str, made: Encoded, n: int, images: int, classes: int) -> None:
     """Raise `CellFailed` with the first way in which an encoding breaks the contract."""
     problem = (
         _image_problem(made.images, n)
         or _label_problem(made.labels, n, classes)
-        or _secret_problem(made.secrets, n, n + n_public)
+        or _secret_problem(made.secrets, n, images)
     )
     if problem:
         raise CellFailed(f"defense '{name}' returned {problem}")

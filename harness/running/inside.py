@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from harness.api import Progress, Recipe, Release, ReleaseKind, Samples, Stream, UsageError
 from harness.rng import seeded
-from harness.running.encoding import Rounds
+from harness.running.encoding import Held
 from harness.running.release import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, Stack
 from harness.running.training import (
     EpochClock,
@@ -40,7 +40,7 @@ class Inside:
     model: nn.Sequential
     recipe: Recipe
     stack: Stack
-    rounds: Rounds
+    rounds: Held
     owner: Stream
     device: torch.device
     progress: Progress
@@ -127,7 +127,7 @@ def _mixture(rows: Tensors) -> Tensors:
     return {name: rows[name] for name in ("weights", "sources")}
 
 
-def _first_rows(rounds: Rounds, protocol: ReleaseProtocol) -> Tensors:
+def _first_rows(rounds: Held, protocol: ReleaseProtocol) -> Tensors:
     """Batches [rounds·batches,b,...] of the rows that the first images are primary in.
 
     As they come. Rows are in a secret order, and the images that are judged are the first: the

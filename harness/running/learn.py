@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Splits
-from harness.api.knowledge import ReleaseKind
-from harness.api.release import Release
-from harness.api.specs import Stage as Works
 from harness.rng import public_stream
 from harness.running.attack import law_of, tensors_in, workplace
-from harness.running.release import ReleaseStage
+from harness.running.rounds import Rounds
 from harness.running.samples import Space
 from harness.running.stage import Output, Stage, budget_identity, hardware
 from harness.store.artifacts import Artifact
@@ -26,11 +23,14 @@ if TYPE_CHECKING:
     from harness.api.plugins import Progress
     from harness.asking.plan import Cell
     from harness.asking.request import Resolved
+    from harness.running.encoding import Source
     from harness.running.run import Run
     from harness.sandbox.lessons import LessonFrame
 
 LEARNER = "the learner"
 """What messages call it."""
+ROUNDS = "rounds for learners"
+"""What the time is called in which their releases were made; it is not theirs."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class LearnStage(Stage[Answered]):
         return f"{self.name}{unprotected} {self.written}{again}"
 
     @property
-    def _release(self) -> ReleaseStage:
-        return ReleaseStage(self.cell, self.defenses, ReleaseKind.ENCODINGS)
+    def _rounds(self) -> Rounds:
+        return Rounds.under(self.cell, self.defenses)
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
         """The release, public images and test images."""
-        return (self._release, Space.of(self.cell))
+        return (self._rounds, Space.of(self.cell))
 
     def facts(self) -> dict[str, Any]:
         """The learner, the network that it may train, its budget and its seed."""
@@ -103,33 +103,37 @@ class LearnStage(Stage[Answered]):
 
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Let it learn in a process of its own; the test images come when it has learned."""
+        from harness.sandbox.feed import Feed
         from harness.sandbox.lessons import LOGITS
 
-        release, splits = run(self._release), run.splits
+        source, splits = run(self._rounds), run.splits
         with run.processes.take() as process, workplace(process, self.label) as place:
-            _hand_over(place.view, self._frame(run, release), release, splits)
+            _hand_over(place.view, self._frame(run, source), splits)
+            feed = Feed(source, place.base)
             job = {"action": "learn", "lesson": str(place.view)}
-            learned = process.ask(job, run.budget, progress, who=LEARNER)
+            learned = process.ask(job, run.budget, progress, who=LEARNER, feed=feed)
             _ask_about(place.before, splits)
             job = {"action": "classify", "asked": str(place.before), "out": str(place.out)}
             spent = learned.seconds
             asked = process.ask(job, run.budget, progress, spent=spent, who=LEARNER)
             logits = tensors_in(place.out / LOGITS, LEARNER)["logits"]
+        run.timing[ROUNDS] = round(run.timing.get(ROUNDS, 0.0) + feed.seconds, 3)
         megabytes = max(learned.megabytes, asked.megabytes)
         seconds = learned.seconds + asked.seconds
         return Artifact({"logits": logits}, {"own_seconds": seconds, "peak_memory": megabytes})
 
-    def _frame(self, run: Run, release: Release) -> LessonFrame:
+    def _frame(self, run: Run, source: Source) -> LessonFrame:
         from harness.sandbox.jobs import Named
-        from harness.sandbox.lessons import LessonFrame
+        from harness.sandbox.lessons import Encoded, LessonFrame
 
         cell, request, splits = run.cell, run.cell.request, run.splits
-        encoding = next((d for d in self.defenses if d.spec.stage is Works.ENCODING), None)
+        encoding = self._rounds.defense
         victim, stream = cell.victim, public_stream(request.seed).stream(stage=self.name)
         return LessonFrame(
             learner=Named(name=self.learner.name, config=plain_config(self.learner)),
-            law=law_of(encoding, release) if encoding else None,
+            law=law_of(encoding, source.resolved) if encoding else None,
             victim=Named(name=victim.name, config=plain_config(victim)),
+            encoded=Encoded(rounds=source.rounds, rows=source.rows, shape=source.shape),
             mean=splits.scale.mean,
             std=splits.scale.std,
             low=splits.scale.low,
@@ -149,16 +153,14 @@ class LearnStage(Stage[Answered]):
         return Answered(stored.tensors["logits"], facts["own_seconds"], facts["peak_memory"])
 
 
-def _hand_over(folder: Path, frame: LessonFrame, release: Release, splits: Splits) -> None:
-    """Write a lesson: what a server has, and nothing else."""
-    from harness.sandbox.lessons import FRAME, PUBLIC, RELEASE
+def _hand_over(folder: Path, frame: LessonFrame, splits: Splits) -> None:
+    """Write a lesson: what a server has besides the release, and nothing else."""
+    from harness.sandbox.lessons import FRAME, PUBLIC
     from harness.store.artifacts import save_tensors
 
     public = {"images": splits.public.images, "labels": splits.public.labels}
     with disk_errors(folder):
         (folder / FRAME).write_text(frame.model_dump_json(), encoding="utf-8")
-        released = {name: release.tensors[name] for name in ("encodings", "labels")}
-        save_tensors(released, folder / RELEASE)
         save_tensors(public, folder / PUBLIC)
 
 

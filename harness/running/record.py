@@ -15,6 +15,7 @@ from harness.running.learn import LearnStage
 from harness.running.learning import Learning
 from harness.running.load import SPLITS, LoadStage
 from harness.running.release import ReleaseStage, victim_under
+from harness.running.rounds import Rounds
 from harness.running.stage import code_identity
 from harness.running.train import TrainStage
 from harness.scoring.flags import cell_flags
@@ -45,17 +46,16 @@ def record_key(cell: Cell) -> str:
 def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
     """The record of a cell that came to its end."""
     cell = run.cell
-    release, splits = run.release, run.splits
+    splits = run.splits
+    resolved = run(Rounds.of(cell)).resolved if cell.streamed else run.release.resolved
     sizes = {name: len(getattr(splits, name)) for name in SPLITS}
     adapted = plain_config(victim_under(run, cell.defenses))
     asked = plain_config(cell.victim)
     changed = {name: value for name, value in adapted.items() if value != asked[name]}
-    made = {
-        "load": run.identity(LoadStage.of(cell)),
-        "release": run.identity(ReleaseStage.of(cell)),
-    }
+    stored = (LoadStage.of(cell),) if cell.streamed else (LoadStage.of(cell), ReleaseStage.of(cell))
+    made = {stage.name: run.identity(stage) for stage in stored}
     return RunRecord(
-        **_common(cell, run.registry, release.resolved, changed),
+        **_common(cell, run.registry, resolved, changed),
         status="ok",
         splits={**sizes, "targets": run.truth.targets},
         utility=learned.utility,

@@ -19,6 +19,7 @@ from harness.api.plugins import (
 )
 from harness.api.release import Release
 from harness.rng import public_stream, secret_stream
+from harness.running.rounds import Rounds
 from harness.running.samples import Space, Truth, space_identity, standardised
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.store.artifacts import Artifact, below
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from harness.api.randomness import Stream
     from harness.asking.plan import Cell
     from harness.asking.request import Resolved
-    from harness.running.encoding import Rounds
+    from harness.running.encoding import Source
     from harness.running.run import Run
 
 OWNER_MODEL = "owner_model."
@@ -64,10 +65,15 @@ class ReleaseStage(Stage[Release]):
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
-        """All samples; of gradients and held-out images also which of them are judged."""
+        """The rounds; of gradients and held-out images also which of them are judged."""
         held_out = self.kind is ReleaseKind.FEATURES and self.cell.held_out
         chosen = held_out or self.kind is ReleaseKind.GRADIENTS
-        return (Space.of(self.cell), Truth.of(self.cell)) if chosen else (Space.of(self.cell),)
+        made = (Space.of(self.cell), self._rounds)
+        return (*made, Truth.of(self.cell)) if chosen else made
+
+    @property
+    def _rounds(self) -> Rounds:
+        return Rounds.under(self.cell, self.defenses)
 
     def facts(self) -> dict[str, Any]:
         """Defenses, rounds and seeds; the victim and the machine where it is trained inside."""
@@ -78,7 +84,6 @@ class ReleaseStage(Stage[Release]):
             "defenses": [plugin_identity(d) for d in self.defenses],
             "kind": self.kind,
             "space": space_identity(cell),
-            "rounds": request.rounds,
             "victim": plugin_identity(cell.victim) if trained else None,
             "protocol": late if self.kind is ReleaseKind.GRADIENTS else None,
             "seed": request.seed,
@@ -89,9 +94,9 @@ class ReleaseStage(Stage[Release]):
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Encode, or train inside."""
         request = self.cell.request
-        judged = run.truth if len(self.inputs) > 1 else None
+        source = run(self._rounds)
+        judged = run.truth if Truth.of(self.cell) in self.inputs else None
         protocol = ReleaseProtocol(
-            rounds=request.rounds,
             batch_size=request.batch_size,
             batches=judged.batches if judged else 1,
             victim_epochs=request.victim_epochs,
@@ -102,6 +107,7 @@ class ReleaseStage(Stage[Release]):
         with plugin_boundary("+".join(d.name for d in self.defenses) or "no defense"):
             made = release(
                 run.splits,
+                source,
                 build_stack(run, self.defenses),
                 self.kind,
                 run.build("victims", victim.spec, victim.config),
@@ -131,12 +137,10 @@ class ReleaseStage(Stage[Release]):
 class ReleaseProtocol:
     """How much is released, and at what moment of the owner's training.
 
-    `rounds` T of encoding. Gradients: `batches` of `batch_size` from each round, of the model as
-    it was after `victim_epochs` of its training (0: at initialisation), BatchNorm in the mode
-    `bn_mode`.
+    Gradients: `batches` of `batch_size` from each round, of the model as it was after
+    `victim_epochs` of its training (0: at initialisation), BatchNorm in the mode `bn_mode`.
     """
 
-    rounds: int = 1
     batch_size: int = 1
     batches: int = 8
     victim_epochs: int = 1
@@ -145,6 +149,7 @@ class ReleaseProtocol:
 
 def release(
     splits: Splits,
+    source: Source,
     stack: Stack,
     kind: ReleaseKind,
     victim: Victim[Any],
@@ -162,15 +167,16 @@ def release(
     `owner_model.*`, from which `train` brings it back. They are features of the private images,
     or of those `held_out`, which nothing was trained on. For gradients training stops early.
     """
-    private = standardised(splits.private, splits.scale)
-    rounds = _rounds(splits, private, stack, kind, protocol=protocol, owner=owner)
     if kind is ReleaseKind.ENCODINGS:
-        tensors = {"encodings": rounds.images, "labels": rounds.labels}
-        return Release(kind, tensors, rounds.secrets, rounds.resolved)
+        return encodings_of(source)
+    from harness.running.encoding import plain_round
     from harness.running.inside import Inside, features_of, gradients_of
     from harness.running.training import fresh
 
     classes = len(splits.classes)
+    private = standardised(splits.private, splits.scale)
+    # plain images are trained on in their own order
+    rounds = source.held() if stack.encoding else plain_round(private, classes)
     shape = tuple(rounds.images.shape[2:])
     model = fresh(victim, shape, classes, board.stream(what="victim"), device=device)
     inside = Inside(model, victim.config, stack, rounds, owner, device, progress)
@@ -180,23 +186,11 @@ def release(
     return gradients_of(inside, private, protocol)
 
 
-def _rounds(
-    splits: Splits,
-    private: Samples,
-    stack: Stack,
-    kind: ReleaseKind,
-    *,
-    protocol: ReleaseProtocol,
-    owner: Stream,
-) -> Rounds:
-    """What is released as encodings, or trained on inside: there plain images keep their order."""
-    from harness.running.encoding import encode_rounds, plain_round
-
-    classes = len(splits.classes)
-    if stack.encoding is None and kind is not ReleaseKind.ENCODINGS:
-        return plain_round(private, classes)
-    public = standardised(splits.public, splits.scale) if stack.encoding else private[:0]
-    return encode_rounds(private, public, stack, owner, classes=classes, rounds=protocol.rounds)
+def encodings_of(source: Source) -> Release:
+    """All rounds of a source, at once."""
+    held = source.held()
+    tensors = {"encodings": held.images, "labels": held.labels}
+    return Release(ReleaseKind.ENCODINGS, tensors, held.secrets, held.resolved)
 
 
 def input_shape(release: Release) -> tuple[int, ...]:

@@ -81,7 +81,9 @@ FORGIVEN = frozenset({"reference", "learn", "companions"})
 def steps_of(cell: Cell) -> dict[Step, tuple[Stage[Any], ...]]:
     """What can be made of a cell apart from the rest, in an order in which it can."""
     only, main = cell.request.only, cell.main
-    steps: dict[Step, tuple[Stage[Any], ...]] = {"release": (ReleaseStage.of(cell),)}
+    steps: dict[Step, tuple[Stage[Any], ...]] = {}
+    if not cell.streamed:
+        steps["release"] = (ReleaseStage.of(cell),)
     if only != "privacy" and cell.learns:
         steps["reference"] = tuple(LearnStage.unprotected(cell))
         steps["learn"] = tuple(LearnStage.own(cell))
@@ -190,7 +192,8 @@ class Run:
         """One cell, top to bottom."""
         only = self.cell.request.only
         self.expect()
-        _ = self.release  # the splits are loaded; encoded, or trained on inside
+        if not self.cell.streamed:
+            _ = self.release  # the splits are loaded; encoded, or trained on inside
         learned = learning(self) if only != "privacy" else Learning()
         leaked = leakage(self) if only != "utility" and self.cell.main else Leakage()
         record = sealed(self, learned, leaked)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from harness.api.data import Samples, Scale, Splits
+from harness.api.data import Samples, SamplesOnDemand, Scale, Splits
 from harness.api.errors import CellFailed, UsageError
 from harness.api.knowledge import ReleaseKind
 from harness.running.load import LoadStage
@@ -32,6 +32,8 @@ OF_GRADIENTS = 16
 """Images judged of gradients, where the user names no number: each costs a model's size."""
 CHUNK = 4096
 """Samples that are standardised at a time."""
+HELD, FLOAT32 = 1 << 30, 4
+"""Bytes of samples that are standardised once for all rounds, and of one number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +140,38 @@ def _scale(features: Tensor) -> Scale:
     std, mean = (value.item() for value in torch.std_mean(features.double(), correction=0))
     channels = features.shape[1]
     return Scale((mean,) * channels, (std if std > 0 else 1.0,) * channels, low=None, high=None)
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Samples that are standardised, float32, whenever they are asked for."""
+
+    raw: Samples
+    scale: Scale
+
+    @property
+    def labels(self) -> Tensor:
+        """[n] int64."""
+        return self.raw.labels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        return self.raw.shape
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __getitem__(self, index: slice | Tensor) -> Samples:
+        """Some of them, in the order asked for."""
+        return standardised(self.raw[index], self.scale)
+
+
+def on_demand(samples: Samples, scale: Scale) -> SamplesOnDemand:
+    """Samples standardised: at once where that takes little memory, piece by piece otherwise."""
+    if samples.images.numel() * FLOAT32 > HELD:
+        return Standardised(samples, scale)
+    return standardised(samples, scale)
 
 
 def standardised(samples: Samples, scale: Scale) -> Samples:

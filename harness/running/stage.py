@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 Out = TypeVar("Out")
 
-OUTPUTS = ("load", "samples", "release", "train", "learn", "prepare", "attack", "judge", "leakage")
+OUTPUTS = (
+    *("load", "samples", "rounds", "release", "train"),
+    *("learn", "prepare", "attack", "judge", "leakage"),
+)
 """The modules in which outputs are defined: in what is made of them, their keys count for them."""
 APART = frozenset((*(f"harness.running.{name}" for name in OUTPUTS), "harness.store.frame"))
 """They, and tables for notebooks, which decide nothing."""

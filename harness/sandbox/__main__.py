@@ -45,11 +45,11 @@ def serve() -> None:
         _answer(parent.receive(), parent, actions)
 
 
-def _actions() -> dict[str, Action]:
+def _actions(parent: ParentLines) -> dict[str, Action]:
     from harness.sandbox.jobs import call, prepare, reconstruct, share
     from harness.sandbox.lessons import Pupil
 
-    pupil = Pupil()
+    pupil = Pupil(parent.fetch)
     attacking: dict[str, Action] = {"share": share, "prepare": prepare, "reconstruct": reconstruct}
     return {**attacking, "call": call, "learn": pupil.learn, "classify": pupil.classify}
 
@@ -58,7 +58,7 @@ def _answer(job: dict[str, Any], parent: ParentLines, actions: dict[str, Action]
     """Do a job and say how it ended; what can be done is looked up when the first one comes."""
     started = time.perf_counter()
     try:
-        actions.update(actions or _actions())
+        actions.update(actions or _actions(parent))
         actions[job["action"]](job, _reporter(parent))
     except HarnessError as error:  # a sentence, not a fault: nobody needs to see where it came from
         parent.send(error=str(error), kind=type(error).__name__)

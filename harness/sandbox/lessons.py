@@ -1,13 +1,13 @@
 """A learner's jobs: the lesson that it is handed on disk, what it learns, and what it then says.
 
-A lesson is a folder with `lesson.json`, the release and the public images. The images that the
-classifier is asked about come in a second job, once it has learned: nothing is learned from them.
+A lesson is a folder with `lesson.json` and the public images; the release comes in pieces, as they
+are asked for. The images that the classifier is asked about come in a second job, once it
+has learned: nothing is learned from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,25 @@ from torch import Tensor
 
 from harness.api import Budget, Classifier, Learner, Lesson, Progress, Samples, Scale
 from harness.rng import KeyedStream
+from harness.sandbox.feed import Fed
 from harness.sandbox.jobs import Named, built, encoder
+from harness.sandbox.lines import Message
 from harness.store.artifacts import save_tensors
 
-FRAME, RELEASE, PUBLIC = "lesson.json", "release.safetensors", "public.safetensors"
+FRAME, PUBLIC = "lesson.json", "public.safetensors"
 ASKED, LOGITS = "asked.safetensors", "logits.safetensors"
-PIECE = 1024
-"""Encodings that a learner is given at a time."""
 BATCH = 512
 """Images that a classifier is asked about at a time."""
+
+
+class Encoded(BaseModel):
+    """How much a release holds: so many rounds of so many rows, encodings of one shape."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rounds: int
+    rows: int
+    shape: tuple[int, ...]
 
 
 class LessonFrame(BaseModel):
@@ -37,6 +47,7 @@ class LessonFrame(BaseModel):
     learner: Named
     law: Named | None
     victim: Named
+    encoded: Encoded
     mean: tuple[float, ...]
     std: tuple[float, ...]
     low: float | None
@@ -55,41 +66,14 @@ class LessonFrame(BaseModel):
         return Scale(self.mean, self.std, self.low, self.high)
 
 
-@dataclass(frozen=True)
-class Held:
-    """Encodings [T, n, *shape] and labels [T, n, classes] that lie in a file."""
-
-    images: Tensor
-    labels: Tensor
-    device: torch.device
-
-    @property
-    def rounds(self) -> int:
-        """How often each image was encoded."""
-        return len(self.images)
-
-    @property
-    def rows(self) -> int:
-        """Encodings of one round."""
-        return self.images.shape[1]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one encoding."""
-        return tuple(self.images.shape[2:])
-
-    def pieces(self, round_: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """A round's encodings with their soft labels."""
-        for start in range(0, self.rows, PIECE):
-            rows = slice(start, start + PIECE)
-            images, labels = self.images[round_, rows], self.labels[round_, rows]
-            yield images.to(self.device), labels.to(self.device)
-
-
 class Pupil:
-    """What a learner's process keeps between its two jobs: the classifier, and its frame."""
+    """What a learner's process keeps between its two jobs: the classifier, and its frame.
 
-    def __init__(self) -> None:
+    `fetch` says where a piece of the release lies, by round and number.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], Message]) -> None:
+        self._fetch = fetch
         self._classifier: Classifier | None = None
         self._frame: LessonFrame | None = None
 
@@ -98,7 +82,7 @@ class Pupil:
         folder = Path(job["lesson"])
         frame = LessonFrame.model_validate_json((folder / FRAME).read_bytes())
         torch.set_num_threads(frame.threads)
-        lesson = _lesson(folder, frame)
+        lesson = _lesson(folder, frame, self._fetch)
         torch.manual_seed(lesson.rng.stream(what="torch").seed())
         learner: Learner[Any] = built("learners", frame.learner)
         budget = Budget(frame.seconds, frame.megabytes, frame.threads)
@@ -122,11 +106,12 @@ class Pupil:
         save_tensors({"logits": torch.cat(found)}, Path(job["out"]) / LOGITS)
 
 
-def _lesson(folder: Path, frame: LessonFrame) -> Lesson:
+def _lesson(folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Message]) -> Lesson:
     device = torch.device(frame.device)
-    release, public = load_file(folder / RELEASE), load_file(folder / PUBLIC, frame.device)
+    public = load_file(folder / PUBLIC, frame.device)
+    encoded = frame.encoded
     return Lesson(
-        release=Held(release["encodings"], release["labels"], device),
+        release=Fed(encoded.rounds, encoded.rows, encoded.shape, frame.classes, device, fetch),
         public=Samples(public["images"], public["labels"]).standardised(frame.scale),
         law=encoder(frame.law, frame.classes),
         scale=frame.scale,

@@ -80,3 +80,8 @@ class ParentLines:
     def receive(self) -> Message:
         """The next message, however long it takes to come."""
         return self._received.get()
+
+    def fetch(self, round_: int, number: int) -> Message:
+        """Where a piece of the release lies that a learner reads."""
+        self.send(wanted=[round_, number])
+        return self.receive()

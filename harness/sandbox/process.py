@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import psutil
 
@@ -27,6 +27,9 @@ from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
 from harness.sandbox.lines import ChildLines, Message
+
+if TYPE_CHECKING:
+    from harness.sandbox.feed import Feed, Giver
 
 LOOK_EVERY = 0.2
 START_SECONDS = 120.0
@@ -236,16 +239,29 @@ class AttackProcess:
         *,
         spent: float = 0.0,
         who: str = "the attack",
+        feed: Feed | None = None,
     ) -> Spent:
         """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails.
 
-        `spent` seconds of the budget are gone already; messages name `who` was asked.
+        `spent` seconds of the budget are gone already; messages name `who` was asked. A job that
+        reads a release is fed from `feed`; what it waits for pieces is no time of its own.
         """
         self._who = who
         if not self._ready:
             self._await()
         with contextlib.suppress(BrokenPipeError):  # its end is noticed when it is listened to
             self._lines.send(**job)
+        if feed is None:
+            return self._listened(budget, progress, spent, None)
+        from harness.sandbox.feed import Giver
+
+        with Giver(feed, self._lines) as giver:
+            return self._listened(budget, progress, spent, giver)
+
+    def _listened(
+        self, budget: Budget, progress: Progress, spent: float, giver: Giver | None
+    ) -> Spent:
+        """Hear what it says until it is done."""
         deadline = time.monotonic() + budget.seconds - spent
         while True:
             for message in self._received():
@@ -253,9 +269,15 @@ class AttackProcess:
                     progress(*message["progress"])
                 elif "error" in message:
                     raise self._failure(message)
+                elif "wanted" in message and giver:
+                    giver.give(*message["wanted"])
                 elif "done" in message:
-                    return Spent(message["seconds"], max(message["peak_mb"], self._peak))
-            self._watch(deadline, budget)
+                    waited = giver.waited if giver else 0.0
+                    seconds = max(0.0, message["seconds"] - waited)
+                    return Spent(seconds, max(message["peak_mb"], self._peak))
+            if giver:
+                giver.check()
+            self._watch(deadline + (giver.waited if giver else 0.0), budget)
 
     def _await(self) -> None:
         """Wait until it says that it has imported torch, and its number."""

@@ -15,8 +15,10 @@ from harness.asking.request import make_request
 from harness.running.attack import AttackStage, workplaces
 from harness.running.release import ReleaseStage
 from harness.running.run import Run, equip
+from harness.sandbox.feed import Feed
 from harness.sandbox.jobs import pack, prepare, reconstruct, share
 from harness.sandbox.lessons import Pupil
+from harness.sandbox.lines import Message
 from harness.sandbox.process import Spent
 from harness.store import Store, cache_root
 from harness.store.paths import scratch_folder
@@ -28,7 +30,16 @@ SMALL: Mapping[str, Any] = {"victim": VICTIM, "metrics": "snr_db", "threads": 1,
 """What every cell of the kit has in common; a control's own options win over it."""
 KEY = b"a key of the conformance kit"
 """Of every stream that a plugin is handed outside the pipeline."""
-PUPIL = Pupil()
+DESK: list[Feed] = []
+"""What the learner in this process reads, if it reads anything."""
+
+
+def fetch(round_: int, number: int) -> Message:
+    """Where a piece lies."""
+    return DESK[-1].piece(round_, number)
+
+
+PUPIL = Pupil(fetch)
 ACTIONS: Mapping[str, Callable[[Mapping[str, Any], Progress], None]] = {
     "share": share,
     "prepare": prepare,
@@ -84,8 +95,10 @@ class OwnProcess:
         *,
         spent: float = 0.0,
         who: str = "",
+        feed: Feed | None = None,
     ) -> Spent:
         """Do one job; whatever the plugin raises comes through."""
+        DESK[:] = [feed] if feed else []
         started = time.perf_counter()
         self._serve(job, progress)
         self.times.append(time.perf_counter() - started)

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch.nn.functional import embedding_bag
 
-from harness.api import CellFailed
+from harness.api import CellFailed, Samples
+from harness_plugins.random_rows import spans
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from harness.api import Stream
+    from harness.api import SamplesOnDemand, Stream
 
 WeightLaw = Literal["uniform", "half-normal"]
 
@@ -26,6 +27,8 @@ _SWEEPS = 100
 # Draws of weights before giving up: where one in a thousand is kept, half of these are enough.
 _DRAWS_PER_ROW = 2_000
 _DRAWS = 20_000
+# Values of the images that are made at a time, to be mixed: 16 MB.
+_MADE = 1 << 22
 
 
 def draw_sources(n: int, k: int, rng: Stream) -> Tensor:
@@ -143,6 +146,21 @@ def mix(images: Tensor, sources: Tensor, weights: Tensor) -> Tensor:
         per_sample_weights=weights.to(images.device),
     )
     return rows.view(len(sources), *images.shape[1:])
+
+
+def mix_samples(samples: SamplesOnDemand, sources: Tensor, weights: Tensor) -> Tensor:
+    """`mix` of samples' images, of which no more are made at a time than are mixed next.
+
+    The bits are those of `mix`.
+    """
+    if isinstance(samples, Samples):
+        return mix(samples.images, sources, weights)
+    mixed = torch.empty(len(sources), *samples.shape)
+    for block in spans(len(sources), sources.shape[1] * mixed[:1].numel(), _MADE):
+        rows = sources[block]
+        places = torch.arange(rows.numel()).view(rows.shape)
+        mixed[block] = mix(samples[rows.flatten()].images, places, weights[block])
+    return mixed
 
 
 def mix_labels(labels: Tensor, sources: Tensor, weights: Tensor) -> Tensor:

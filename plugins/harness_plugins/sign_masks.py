@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
+from harness_plugins.random_rows import RandomRows
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -17,22 +21,47 @@ if TYPE_CHECKING:
 # Values whose signs are unpacked at a time: they and their images fit a core's second-level cache.
 _BLOCK = 1 << 17
 _SIGN = np.uint32(31)  # place of the sign in a float32
+# Values whose masks are drawn at a time: 256 KB.
+_DRAWN = 1 << 21
+_WORD = 4  # bytes that a Mersenne twister gives at once: blocks of whole words join without a gap
+
+Prng = Literal["shake256", "mt19937"]
 
 
-def draw_masks(n: int, values: int, rng: Stream, prng: Literal["shake256", "mt19937"]) -> Tensor:
+def draw_masks(n: int, values: int, rng: Stream, prng: Prng) -> Tensor:
     """[n, ceil(values/8)] uint8 of fair bits, a row for each encoding; a set bit flips a sign.
 
     `numpy.unpackbits(row, count=values)` gives them in the order of the values. shake256: bytes
     of the stream itself. mt19937: bytes of NumPy's `RandomState(seed)`, its 32-bit seed the
     next four bytes of the stream, little-endian.
     """
-    width = -(-values // 8)
+    return _packed(_source(rng, prng), n, values)
+
+
+def masks_in_turn(n: int, values: int, rng: Stream, prng: Prng) -> RandomRows:
+    """The masks of a round of n encodings: `draw_masks`, a block of them at a time.
+
+    One seed of mt19937 serves them all, block after block.
+    """
+    source = _source(rng, prng)
+    block = max(1, min(n, _DRAWN // max(1, values) // _WORD * _WORD))
+
+    def draw(_number: int) -> Callable[[], Tensor]:
+        drawn = _packed(source, block, values)
+        return lambda: drawn
+
+    return RandomRows(block, draw)
+
+
+def _source(rng: Stream, prng: Prng) -> Callable[[int], bytes]:
     if prng == "shake256":
-        drawn = rng.bytes(n * width)
-    else:
-        seed = int.from_bytes(rng.bytes(4), "little")
-        drawn = np.random.RandomState(seed).bytes(n * width)
-    return torch.from_numpy(np.frombuffer(bytearray(drawn), dtype=np.uint8)).view(n, width)
+        return rng.bytes
+    return np.random.RandomState(int.from_bytes(rng.bytes(4), "little")).bytes
+
+
+def _packed(source: Callable[[int], bytes], n: int, values: int) -> Tensor:
+    width = -(-values // 8)
+    return torch.from_numpy(np.frombuffer(bytearray(source(n * width)), np.uint8)).view(n, width)
 
 
 def flip_signs(images: Tensor, masks: Tensor) -> None:

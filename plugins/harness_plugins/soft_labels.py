@@ -9,10 +9,10 @@ from torch.nn.functional import one_hot
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.api import Samples
+    from harness.api import Samples, SamplesOnDemand
 
 
-def one_hot_labels(samples: Samples, public: Samples) -> Tensor:
+def one_hot_labels(samples: SamplesOnDemand, public: Samples) -> Tensor:
     """[n, classes] float32; there are as many classes as either pool's labels need."""
     highest = max(int(labels.max()) for labels in (samples.labels, public.labels) if len(labels))
     return one_hot(samples.labels, highest + 1).float()

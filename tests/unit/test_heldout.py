@@ -6,6 +6,7 @@ from small_fashion import BOARD, CPU, OWNER, same, splits, tiny
 
 from harness.api import ReleaseKind, UsageError
 from harness.running.attack import candidates
+from harness.running.encoding import source_of
 from harness.running.release import ReleaseProtocol, Stack, input_shape, release
 from harness.running.samples import HELD_OUT, held_out, standardised
 from harness.sandbox.rebuilding import restore
@@ -18,6 +19,7 @@ TEN = held_out(DATA, 10)
 def made(targets=None):
     return release(
         DATA,
+        source_of(DATA, None, OWNER),
         Stack(),
         ReleaseKind.FEATURES,
         tiny(),

@@ -18,8 +18,12 @@ from harness_plugins.defenses.instahide.patches import (
 
 
 def moved(images, law, seed=0):
-    moves = draw_moves(images, law, stream(seed=seed))
-    return moves.move(images, torch.arange(len(images)))
+    samples = unlabelled(images)
+    return draw_moves(samples, law, stream(seed=seed)).move(samples, torch.arange(len(images)))
+
+
+def unlabelled(images):
+    return Samples(images, torch.zeros(len(images)))
 
 
 @pytest.mark.parametrize("law", ["crop-flip", "affine"])
@@ -51,20 +55,22 @@ def test_a_crop_is_a_shift_by_up_to_4_pixels_out_of_black_mirrored_or_not():
 
 def test_an_affine_move_without_turn_or_shift_is_the_window_it_names():
     images = coloured(clothes(8), (16, 16)).images
-    moves = draw_moves(images, "affine", stream())
+    moves = draw_moves(unlabelled(images), "affine", stream())
     moves.numbers[:] = torch.tensor([0.5, 0.5, 0.5, 1.0, 0.5, 0.5])  # the whole image, upright
-    torch.testing.assert_close(moves.move(images, torch.arange(8)), images, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        moves.move(unlabelled(images), torch.arange(8)), images, atol=1e-5, rtol=0
+    )
     moves.numbers[:, 0] = 1.0  # and turned by 90 degrees
-    turned = moves.move(images, torch.arange(8))
+    turned = moves.move(unlabelled(images), torch.arange(8))
     either = [torch.rot90(images, times, (2, 3)) for times in (1, 3)]
     assert min(float((turned - other).abs().max()) for other in either) < 1e-4
 
 
 def test_what_a_shift_uncovers_is_black():
     images = coloured(clothes(8), (16, 16)).images + 5
-    moves = draw_moves(images, "affine", stream())
+    moves = draw_moves(unlabelled(images), "affine", stream())
     moves.numbers[:] = torch.tensor([0.5, 1.0, 0.5, 1.0, 0.5, 0.5])  # half a side across
-    right = moves.move(images, torch.arange(8))[..., 9:]
+    right = moves.move(unlabelled(images), torch.arange(8))[..., 9:]
     black = images.amin((0, 2, 3)).view(1, 3, 1, 1)
     torch.testing.assert_close(right, black.expand_as(right))
 
@@ -72,11 +78,11 @@ def test_what_a_shift_uncovers_is_black():
 @pytest.mark.parametrize("law", ["crop-flip", "affine"])
 def test_a_round_mixes_each_image_in_one_place_and_the_next_in_another(law):
     images = coloured(clothes(50), (28, 28)).images
-    moves = draw_moves(images, law, stream())
+    moves = draw_moves(unlabelled(images), law, stream())
     rows = torch.tensor([[3, 7], [7, 3]])
-    twice = moves.mix(images, rows, torch.full((2, 2), 0.5))
+    twice = moves.mix(unlabelled(images), rows, torch.full((2, 2), 0.5))
     torch.testing.assert_close(twice[0], twice[1])
-    place = moves.move(images, torch.tensor([3, 7])).mean(0)
+    place = moves.move(unlabelled(images), torch.tensor([3, 7])).mean(0)
     torch.testing.assert_close(twice[0], place)
     assert not torch.equal(moved(images, law, seed=1), moved(images, law, seed=2))
 

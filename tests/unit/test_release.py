@@ -16,6 +16,7 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
+from harness.running.encoding import source_of
 from harness.running.release import ReleaseProtocol, Stack, input_shape, release
 from harness.running.samples import standardised
 from harness.running.train import train
@@ -86,9 +87,10 @@ PAIRS = Stack(encoding=("pairs", Pairs(Config())))
 PLAIN = Stack()
 
 
-def made(kind=ENCODINGS, stack=PAIRS, owner=OWNER, victim=None, **protocol):
+def made(kind=ENCODINGS, stack=PAIRS, owner=OWNER, victim=None, rounds=1, **protocol):
     return release(
         DATA,
+        source_of(DATA, stack.encoding, owner, rounds=rounds),
         stack,
         kind,
         victim or tiny(),

@@ -120,7 +120,7 @@ def test_every_round_of_a_release_has_one_radius():
 
 def test_spread_is_what_all_pairs_and_all_pixels_say():
     images = clothes(200).images
-    spread = measure_spread(images, None)
+    spread = measure_spread(Samples(images, torch.zeros(len(images))), None)
     rows = images.flatten(1).double()
     pairs = torch.nn.functional.pdist(rows)
     assert spread.distance == pytest.approx(float(pairs.mean()), rel=1e-9)
@@ -129,9 +129,9 @@ def test_spread_is_what_all_pairs_and_all_pixels_say():
 
 def test_random_pairs_come_close_to_all_pairs(monkeypatch):
     images = clothes(200).images
-    exact = measure_spread(images, None).distance
+    exact = measure_spread(Samples(images, torch.zeros(len(images))), None).distance
     monkeypatch.setattr("harness_plugins.defenses.singmix.calibration._PIXELS_COMPARED", 5000 * 784)
-    sampled = measure_spread(images, None).distance
+    sampled = measure_spread(Samples(images, torch.zeros(len(images))), None).distance
     assert sampled != exact
     assert sampled == pytest.approx(exact, rel=0.02)
 
@@ -144,7 +144,7 @@ def test_radius_meets_theorem_4_2_with_equality():
 
 def test_radii_of_fashion_mnist():
     # worked out on the full standardised training set: D = 32.3, V = 547, c = .95
-    spread = measure_spread(clothes(2000).images, None)
+    spread = measure_spread(clothes(2000), None)
     assert spread.distance == pytest.approx(32.3, rel=0.02)
     assert spread.variance == pytest.approx(547, rel=0.04)
     radii = [spread.radius(tau, 0.65) for tau in (1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-6)]

@@ -5,6 +5,7 @@ import torch
 from small_fashion import BOARD, CPU, OWNER, built_in, splits
 
 from harness.api import ReleaseKind, UsageError
+from harness.running.encoding import source_of
 from harness.running.release import ReleaseProtocol, Stack, release
 from harness.running.samples import standardised
 from harness.running.train import train
@@ -82,6 +83,7 @@ def test_the_default_victim_learns_fashion_in_seconds():
     victim = built_in("cnn", epochs=4)
     plain = release(
         data,
+        source_of(data, None, OWNER),
         Stack(),
         ReleaseKind.ENCODINGS,
         victim,

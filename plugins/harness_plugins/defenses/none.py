@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from harness.api import (
     Config,
     DefenseSpec,
     Encoded,
-    EncodingDefense,
+    PiecewiseDefense,
+    Round,
     Samples,
+    SamplesOnDemand,
     Secrets,
     Stage,
     Stream,
     hookimpl,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class NoDefense(EncodingDefense[Config]):
+
+class NoDefense(PiecewiseDefense[Config]):
     """Every image is its own encoding."""
 
-    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
-        """Images as they are; weights [n, 1] of one, sources [n, 1] the rows themselves."""
+    def begin(self, private: SamplesOnDemand, public: Samples, rng: Stream) -> Round:
+        """Images as they are; weights [b, 1] of one, sources [b, 1] the rows themselves."""
         import torch
 
         from harness_plugins.soft_labels import one_hot_labels
 
-        rows = torch.arange(len(private)).view(-1, 1)
-        secrets = Secrets(weights=torch.ones(len(private), 1), sources=rows)
-        return Encoded(private.images, one_hot_labels(private, public), secrets)
+        labels = one_hot_labels(private, public)
+
+        def rows(index: Tensor) -> Encoded:
+            secrets = Secrets(weights=torch.ones(len(index), 1), sources=index.view(-1, 1))
+            return Encoded(private[index].images, labels[index], secrets)
+
+        return Round(private.shape, rows)
 
 
 @hookimpl

@@ -21,7 +21,7 @@ from harness_plugins.mixing import mix
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.api import Stream
+    from harness.api import SamplesOnDemand, Stream
 
 Law = Literal["crop-flip", "affine"]
 
@@ -37,38 +37,39 @@ class Moves:
     numbers: Tensor
     black: Tensor
 
-    def mix(self, images: Tensor, sources: Tensor, weights: Tensor) -> Tensor:
+    def mix(self, samples: SamplesOnDemand, sources: Tensor, weights: Tensor) -> Tensor:
         """`mixing.mix` of the moved images, which are made when they are used.
 
         A moved image is made k times so that there is never a second copy of all of them.
         """
-        mixed = torch.empty(len(sources), *images.shape[1:], device=images.device)
-        for block in blocks(len(sources), sources.shape[1] * images[:1].numel()):
+        mixed = torch.empty(len(sources), *samples.shape, device=self.black.device)
+        for block in blocks(len(sources), sources.shape[1] * mixed[:1].numel()):
             rows = sources[block]
             places = torch.arange(rows.numel()).view(rows.shape)
-            mixed[block] = mix(self.move(images, rows.flatten()), places, weights[block])
+            mixed[block] = mix(self.move(samples, rows.flatten()), places, weights[block])
         return mixed
 
-    def move(self, images: Tensor, rows: Tensor) -> Tensor:
-        """The images `rows` [b] of images [n, c, h, w], each in this round's place."""
+    def move(self, samples: SamplesOnDemand, rows: Tensor) -> Tensor:
+        """The images `rows` [b] of samples [n, c, h, w], each in this round's place."""
         change = _crop_flip if self.law == "crop-flip" else _affine
-        numbers = self.numbers[rows].to(images.device)
-        return change(images[rows.to(images.device)], numbers, self.black)
+        numbers = self.numbers[rows].to(self.black.device)
+        return change(samples[rows].images, numbers, self.black)
 
 
-def draw_moves(images: Tensor, law: Law, rng: Stream) -> Moves:
-    """Moves for images [n, c, h, w]; black is the least value of each channel among them.
+def draw_moves(samples: SamplesOnDemand, law: Law, rng: Stream) -> Moves:
+    """Moves for samples [n, c, h, w]; black is the least value of each channel among them.
 
     Standardised images do not say where black is; this is it wherever any image has a black
     pixel. CellFailed for what is not images.
     """
-    if not of_images(images.shape[1:]):
+    if not of_images(samples.shape):
         raise CellFailed(
             f"augment={law} moves images [c, h, w] of 1 or 3 channels and sides above 4, not "
-            f"samples of shape {list(images.shape[1:])}; use augment=none."
+            f"samples of shape {list(samples.shape)}; use augment=none."
         )
-    black = images.amin((0, 2, 3)).view(1, -1, 1, 1)
-    return Moves(law, rng.uniform(len(images), _NUMBERS).float(), black)
+    parts = blocks(len(samples), math.prod(samples.shape))
+    least = torch.stack([samples[part].images.amin((0, 2, 3)) for part in parts]).amin(0)
+    return Moves(law, rng.uniform(len(samples), _NUMBERS).float(), least.view(1, -1, 1, 1))
 
 
 def _crop_flip(images: Tensor, numbers: Tensor, black: Tensor) -> Tensor:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import log_softmax
 
-from harness.api import Encoded, EncodingDefense, Samples, Secrets, Stream
+from harness.api import (
+    Encoded,
+    PiecewiseDefense,
+    Round,
+    Samples,
+    SamplesOnDemand,
+    Secrets,
+    Stream,
+)
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.augmentation import draw_moves
 from harness_plugins.defenses.instahide.patches import (
@@ -18,38 +26,49 @@ from harness_plugins.defenses.instahide.patches import (
     draw_patches,
     public_pool,
 )
-from harness_plugins.mixing import draw_sources, draw_weights, mix, mix_labels
-from harness_plugins.sign_masks import draw_masks, flip_signs
+from harness_plugins.mixing import draw_sources, draw_weights, mix, mix_labels, mix_samples
+from harness_plugins.sign_masks import draw_masks, flip_signs, masks_in_turn
 from harness_plugins.soft_labels import one_hot_labels
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-class InstaHide(EncodingDefense[InstaHideConfig]):
+class InstaHide(PiecewiseDefense[InstaHideConfig]):
     """x~_i = s_i o (w_i1 x_i + w_i2 x_.. + ...), labels of private images mixed alike."""
 
     def __init__(self, config: InstaHideConfig) -> None:
         super().__init__(config)
         self._pooled: PublicPool | None = None
 
-    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
-        """One round; `extra` keeps `masks` [n, ceil(d/8)] uint8, as `draw_masks` packs them.
+    def begin(self, private: SamplesOnDemand, public: Samples, rng: Stream) -> Round:
+        """`extra` keeps `masks` [b, ceil(d/8)] uint8, as `draw_masks` packs them.
 
         Labels of cross mixtures sum to the private weights. CellFailed where there are too few
         images to mix, or images cannot be augmented.
         """
-        n, own = len(private), self.config.privates
+        n, own, law = len(private), self.config.privates, self.config.augment
         sources = draw_sources(n, own, rng)
         weights = self._weights(n, rng)
-        images = self._mixed(private.images, sources, weights[:, :own], rng)
-        labels = mix_labels(one_hot_labels(private, public), sources, weights[:, :own])
+        moves = None if law == "none" else draw_moves(private, law, rng)
         patches = self._patches(n, public.images, rng)
-        if patches is not None:
-            patches.add_to(images, weights[:, own:])
-            sources = torch.cat([sources, n + patches.rows], 1)
-        secrets = Secrets(weights, sources, {"masks": self._mask(images, rng)})
-        return Encoded(images, labels, secrets)
+        masks = masks_in_turn(n, math.prod(private.shape), rng, self.config.prng)
+        hard = one_hot_labels(private, public)
+
+        def rows(index: Tensor) -> Encoded:
+            mixed, by = sources[index], weights[index]
+            shares = by[:, :own]
+            make = moves.mix if moves else mix_samples
+            images = make(private, mixed, shares)
+            labels = mix_labels(hard, mixed, shares)
+            if patches is not None:
+                patches[index].add_to(images, by[:, own:])
+                mixed = torch.cat([mixed, n + patches.rows[index]], 1)
+            signs = torch.cat([drawn() for _, drawn in masks.take(len(index))])
+            flip_signs(images, signs)
+            return Encoded(images, labels, Secrets(by, mixed, {"masks": signs}))
+
+        return Round(private.shape, rows)
 
     @property
     def infers(self) -> bool:
@@ -89,7 +108,7 @@ class InstaHide(EncodingDefense[InstaHideConfig]):
         patches = self._patches(m, public.images, rng)
         if patches is not None:
             patches.add_to(mixed, weights[:, own:])
-        self._mask(mixed, rng)
+        flip_signs(mixed, draw_masks(m, mixed[:1].numel(), rng, self.config.prng))
         return mixed
 
     def _weights(self, n: int, rng: Stream) -> Tensor:
@@ -105,12 +124,6 @@ class InstaHide(EncodingDefense[InstaHideConfig]):
             privates=config.privates if cross else None,
         )
 
-    def _mixed(self, images: Tensor, sources: Tensor, weights: Tensor, rng: Stream) -> Tensor:
-        """The private part of each mixture [n, *shape]."""
-        if self.config.augment == "none":
-            return mix(images, sources, weights)
-        return draw_moves(images, self.config.augment, rng).mix(images, sources, weights)
-
     def _patches(self, n: int, public: Tensor, rng: Stream) -> Patches | None:
         """The public part; its pool is looked over once for the rounds of one release."""
         count = self.config.k - self.config.privates
@@ -119,10 +132,3 @@ class InstaHide(EncodingDefense[InstaHideConfig]):
         if self._pooled is None or self._pooled.images is not public:
             self._pooled = public_pool(public, count)
         return draw_patches(self._pooled, n, count, rng)
-
-    def _mask(self, images: Tensor, rng: Stream) -> Tensor:
-        """Flip signs in place; returns the masks."""
-        values = images[:1].numel()
-        masks = draw_masks(len(images), values, rng, self.config.prng)
-        flip_signs(images, masks)
-        return masks

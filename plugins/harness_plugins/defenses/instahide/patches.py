@@ -52,6 +52,11 @@ class Patches:
     rows: Tensor
     windows: Tensor | None
 
+    def __getitem__(self, index: Tensor) -> Patches:
+        """Those of some encodings."""
+        windows = None if self.windows is None else self.windows[index]
+        return Patches(self.pool, self.rows[index], windows)
+
     def add_to(self, mixed: Tensor, weights: Tensor) -> None:
         """Add the patches, times `weights` [n, c], to `mixed` [n, *shape] in place."""
         for block in blocks(len(mixed), self.rows.shape[1] * mixed[:1].numel()):

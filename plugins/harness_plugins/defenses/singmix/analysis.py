@@ -24,7 +24,7 @@ _MEASURED_ROWS = 1000
 
 def analyse(config: SingmixConfig, private: Samples, rng: Stream) -> tuple[Table, ...]:
     """The spread of the images, the radius of each tau, the amplification of plain inversion."""
-    spread = measure_spread(private.images, config.resolution)
+    spread = measure_spread(private, config.resolution)
     return (
         _spread_table(spread),
         _radius_table(config, spread, private, rng),

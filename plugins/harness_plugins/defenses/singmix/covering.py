@@ -11,14 +11,15 @@ import numpy as np
 import torch
 
 from harness_plugins.defenses.singmix.rows import at_resolution, flat_rows
+from harness_plugins.random_rows import RandomRows, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from harness.api import Stream
+    from harness.api import SamplesOnDemand, Stream
 
 # Numbers whose noise has one key: with its noise and its two images 3 MB of scratch a thread.
 _BLOCK = 1 << 18
@@ -40,41 +41,44 @@ class Covering:
     gaussian: bool
     resolution: int | None
 
-    def apply(self, images: Tensor, rng: Stream) -> Tensor:
-        """[n, *shape] float32 of images [n, *shape]; scratch stays small beside the result.
+    def noise(self, shape: tuple[int, ...], rng: Stream) -> RandomRows:
+        """What `apply` takes its noise from, for a round of encodings of this shape."""
+        values = math.prod(shape)
+        block = max(1, min(len(self.partners), _BLOCK // max(1, values)))
+        return RandomRows(block, lambda _: rng.normal_later(block, values))
+
+    def apply(self, private: SamplesOnDemand, index: Tensor, noise: RandomRows) -> Tensor:
+        """[b, *shape] float32 of the rows `index` [b]; scratch stays small beside the result.
 
         The key of each block's noise is drawn before any block is worked on, and a row is
         summed by one thread: the bits do not depend on how many threads there are.
         """
-        inputs = images.cpu()
-        covered = torch.empty(len(inputs), *at_resolution(inputs[:1], self.resolution).shape[1:])
+        few = at_resolution(private[:1].images, self.resolution)
+        covered = torch.empty(len(index), *few.shape[1:])
         rows = covered.flatten(1)
-        blocks = list(_slices(len(rows), rows.shape[1], _BLOCK))
-        noises = [self._noise(rows[block], rng) for block in blocks]
 
-        def fill(block: slice, noise: Callable[[], Tensor] | None) -> None:
-            self._fill(rows[block].numpy(), inputs, block, noise)
+        def fill(part: tuple[slice, Callable[[], Tensor]]) -> None:
+            block, make = part
+            unit = make() if self.radius > 0 else None
+            self._fill(rows[block].numpy(), private, index[block], unit)
 
         with ThreadPoolExecutor(torch.get_num_threads()) as threads:
-            list(threads.map(fill, blocks, noises))
-        return covered.to(images.device)
-
-    def _noise(self, rows: Tensor, rng: Stream) -> Callable[[], Tensor] | None:
-        return rng.normal_later(*rows.shape) if self.radius > 0 else None
+            list(threads.map(fill, noise.take(len(index))))
+        return covered.to(few.device)
 
     def _fill(
         self,
         covered: NDArray[np.float32],
-        images: Tensor,
-        block: slice,
-        noise: Callable[[], Tensor] | None,
+        private: SamplesOnDemand,
+        index: Tensor,
+        noise: Tensor | None,
     ) -> None:
         """Write the rows of one block, in slices that stay in the cache."""
-        own = flat_rows(images[block], self.resolution).numpy()
-        partner = flat_rows(images[self.partners[block]], self.resolution).numpy()
-        first, second = self.weights[block].double().numpy().T[:, :, None]
-        unit = None if noise is None else noise().numpy()
-        for rows in _slices(len(covered), covered.shape[1], _SLICE):
+        own = flat_rows(private[index].images, self.resolution).numpy()
+        partner = flat_rows(private[self.partners[index]].images, self.resolution).numpy()
+        first, second = self.weights[index].double().numpy().T[:, :, None]
+        unit = None if noise is None else noise.numpy()
+        for rows in spans(len(covered), covered.shape[1], _SLICE):
             total = (
                 np.zeros_like(own[rows], np.float64) if unit is None else self._scaled(unit[rows])
             )
@@ -92,9 +96,3 @@ class Covering:
             norms = np.sqrt(np.einsum("ij,ij->i", noise, noise))
             noise *= (self.radius / norms)[:, None]
         return noise
-
-
-def _slices(n: int, d: int, numbers: int) -> Iterator[slice]:
-    """Rows 0..n-1 of d numbers each, at most `numbers` of them together, but a row at least."""
-    step = max(1, numbers // d)
-    return (slice(start, min(n, start + step)) for start in range(0, n, step))

@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.api import Encoded, EncodingDefense, Samples, Secrets, Stream, Table
+from harness.api import (
+    Encoded,
+    PiecewiseDefense,
+    Round,
+    Samples,
+    SamplesOnDemand,
+    Secrets,
+    Stream,
+    Table,
+)
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.calibration import measure_spread
 from harness_plugins.defenses.singmix.covering import Covering
+from harness_plugins.defenses.singmix.rows import at_resolution
 from harness_plugins.mixing import mix_labels
 from harness_plugins.soft_labels import one_hot_labels
 
@@ -17,25 +27,30 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Singmix(EncodingDefense[SingmixConfig]):
+class Singmix(PiecewiseDefense[SingmixConfig]):
     """x~_i = w_i x_i + (1 - w_i)(x_pi(i) + e_i), labels mixed alike (algorithm 1)."""
 
     def __init__(self, config: SingmixConfig) -> None:
         super().__init__(config)
-        self._measured: tuple[Tensor, float] | None = None
+        self._measured: tuple[SamplesOnDemand, float] | None = None
 
-    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
-        """One round: `radius` is resolved; sources are (i, pi(i)), fixed points included."""
-        n = len(private)
-        radius = self._radius(private.images)
+    def begin(self, private: SamplesOnDemand, public: Samples, rng: Stream) -> Round:
+        """`radius` is resolved; sources are (i, pi(i)), fixed points included."""
+        n, resolution = len(private), self.config.resolution
+        radius = self._radius(private)
         partners = rng.permutation(n)
         weights = draw_weights(n, self.config.alpha, rng)
-        sources = torch.stack([torch.arange(n), partners], 1)
         gaussian = self.config.noise == "gaussian"
-        covering = Covering(partners, weights, radius, gaussian, self.config.resolution)
-        labels = mix_labels(one_hot_labels(private, public), sources, weights)
-        images = covering.apply(private.images, rng)
-        return Encoded(images, labels, Secrets(weights, sources), {"radius": radius})
+        covering = Covering(partners, weights, radius, gaussian, resolution)
+        shape = tuple(at_resolution(private[:1].images, resolution).shape[1:])
+        noise, hard = covering.noise(shape, rng), one_hot_labels(private, public)
+
+        def rows(index: Tensor) -> Encoded:
+            sources, by = torch.stack([index, partners[index]], 1), weights[index]
+            labels = mix_labels(hard, sources, by)
+            return Encoded(covering.apply(private, index, noise), labels, Secrets(by, sources))
+
+        return Round(shape, rows, {"radius": radius})
 
     def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
         """The spread of the images, what each tau asks for, and theorem 4.1's T_i."""
@@ -43,19 +58,19 @@ class Singmix(EncodingDefense[SingmixConfig]):
 
         return analyse(self.config, private, rng)
 
-    def _radius(self, images: Tensor) -> float:
-        """Measured once for the rounds of one release: they bring the same tensor."""
+    def _radius(self, private: SamplesOnDemand) -> float:
+        """Measured once for the rounds of one release: they bring the same samples."""
         if self.config.radius is not None:
             return self.config.radius
-        if self._measured is None or self._measured[0] is not images:
-            self._measured = images, self._calibrate(images)
+        if self._measured is None or self._measured[0] is not private:
+            self._measured = private, self._calibrate(private)
         return self._measured[1]
 
-    def _calibrate(self, images: Tensor) -> float:
+    def _calibrate(self, private: SamplesOnDemand) -> float:
         """Theorem 4.2; a lone image has nobody to be told apart from, and gets no noise."""
-        if len(images) < 2:
+        if len(private) < 2:
             return 0.0
-        spread = measure_spread(images, self.config.resolution)
+        spread = measure_spread(private, self.config.resolution)
         return spread.radius(self.config.tau, self.config.alpha)
 
 
