@@ -34,7 +34,15 @@ from harness.challenge.opening import Truth, open_truth
 from harness.challenge.pack import Description, read_pack
 from harness.challenge.public import public_splits
 from harness.rng import KeyedStream, board_key
-from harness.scoring.matching import COLOUR, Matched, Nulls, make_nulls, match, match_nulls
+from harness.scoring.matching import (
+    COLOUR,
+    Matched,
+    Nulls,
+    make_nulls,
+    match,
+    match_nulls,
+    with_codebook,
+)
 from harness.scoring.summary import MetricScore, Values, summarise
 from harness.store.files import read_tensors, sha256_of_file
 
@@ -306,7 +314,9 @@ def _nulls(truth: Truth, description: Description, guesses: int) -> tuple[Nulls,
         return Nulls({COLOUR: colour}), (reason,)
     stream = KeyedStream(board_key(description.public.seed)).stream(stage="judge", use="nulls")
     nulls = make_nulls(public, private, description.classes, description.mean, stream)
-    return (match_nulls(nulls, truth.images, guesses) if guesses else nulls), nulls.notes
+    if guesses:
+        nulls = match_nulls(with_codebook(nulls, public, private, stream), truth.images, guesses)
+    return nulls, nulls.notes
 
 
 def _measures(

@@ -219,16 +219,15 @@ def _by_primary(artifact: Artifact, count: int) -> Tensor | None:
 def _guess(record: RunRecord, nulls: Nulls) -> Tensor:
     """[targets, c, h, w]: what the best null says of each.
 
-    Of a worst case, whose null is another one for each image: their class means.
+    The class mean where that is made for one attack: a codebook, or its own answers.
     """
     from harness.scoring.matching import CLASS_MEAN
-    from harness.scoring.summary import BEST_OF_NULLS
 
     name = main_metric(record.privacy)
     assert name is not None
     null = record.privacy[name].null_name
     assert null is not None
-    return nulls.images[CLASS_MEAN if null == BEST_OF_NULLS else null]
+    return nulls.images.get(null, nulls.images[CLASS_MEAN])
 
 
 def _chosen(stored: Stored) -> list[tuple[str, int]]:

@@ -28,9 +28,10 @@ LARGEST = 1e9
 class Worst:
     """One metric of one seed: `best` and `null` [targets], NaN where either is undefined.
 
-    `best` is what the strongest attack scores on each image, `null` the best of all nulls there
-    and of every attack's answers to other images of the class: as many tries, and as lucky. `who`
-    is the strongest attack of each image that has one.
+    `best` is what the strongest attack scores on each image. `null` is what the strongest of the
+    same attacks' answers scores there as a guess, where other images of the class are true: as
+    many tries, as much help by matching, and as lucky. Where the best guess without a release has
+    a higher mean, it is the null. `who` is the strongest attack of each image that has one.
     """
 
     like: ByImage
@@ -76,7 +77,7 @@ def _metrics(ran: Sequence[tuple[str, RunRecord]], metrics: Collection[str]) -> 
             if name.removesuffix(ABSOLUTE) in metrics:
                 found.setdefault(name, []).append((attack, scores))
     _check_alike(ran)
-    worst = {name: _worst(each) for name, each in sorted(found.items())}
+    worst = {name: worst_of(each) for name, each in sorted(found.items())}
     return {name: each for name, each in worst.items() if np.isfinite(each.best).any()}
 
 
@@ -84,21 +85,26 @@ def _check_alike(ran: Sequence[tuple[str, RunRecord]]) -> None:
     """Every record of one row and seed judges the same images by the same metrics."""
     kept = [(name, s) for _, record in ran for name, s in record.by_image.items()]
     lengths = {len(column) for _, s in kept for column in (s.attack, s.guess)}
-    lengths |= {len(s.misplaced) for _, s in kept if s.misplaced}
+    draws = {len(s.misplaced) / max(1, len(s.attack)) for _, s in kept if s.misplaced}
     metrics = {(name, s.leaks_more, s.unit) for name, s in kept}
-    if len(lengths) > 1 or len(metrics) > len({name for name, _ in kept}):
+    if (
+        len(lengths) > 1
+        or len(draws) > 1
+        or not all(map(float.is_integer, draws))
+        or len(metrics) > len({name for name, _ in kept})
+    ):
         ids = ", ".join(record.id[:12] for _, record in ran)
         raise IntegrityError(
             f"Records {ids} should be of the same images and metrics, and are not."
         )
 
 
-def _worst(ran: Sequence[tuple[str, ByImage]]) -> Worst:
+def worst_of(ran: Sequence[tuple[str, ByImage]]) -> Worst:
+    """One metric's worst case over attacks, by name, that were judged on the same images."""
     like = ran[0][1]
     sign = 1 if like.leaks_more == "higher" else -1
     table = sign * np.stack([array(scores.attack) for _, scores in ran])
-    nulls = [array(c) for _, scores in ran for c in (scores.guess, scores.misplaced) if c]
-    best, null = (np.fmax.reduce(each, axis=0) for each in (table, sign * np.stack(nulls)))
+    best, null = np.fmax.reduce(table, axis=0), sign * _null(ran, sign)
     defined = np.isfinite(best) & np.isfinite(null)
     if (np.abs(np.stack([best, null])[:, defined]) > LARGEST).any():
         raise IntegrityError(TOO_LARGE)
@@ -109,6 +115,20 @@ def _worst(ran: Sequence[tuple[str, ByImage]]) -> Worst:
         null=np.where(defined, sign * null, np.nan),
         who=tuple(ran[i][0] for i, there in zip(index, defined, strict=True) if there),
     )
+
+
+def _null(ran: Sequence[tuple[str, ByImage]], sign: int) -> Column:
+    """[targets]: of the guesses and the best of all misplaced answers, what has the best mean."""
+    guesses = [array(scores.guess) for _, scores in ran]
+    misplaced = [sign * array(scores.misplaced) for _, scores in ran if scores.misplaced]
+    if misplaced:
+        draws = np.fmax.reduce(np.stack(misplaced), axis=0).reshape(-1, len(guesses[0]))
+        lucky = sign * draws.mean(0)
+        guesses.append(np.where(np.isnan(lucky), guesses[0], lucky))
+    defined = np.logical_and.reduce([np.isfinite(each) for each in guesses])
+    if not defined.any():
+        return guesses[0]
+    return max(guesses, key=lambda each: sign * float(each[defined].mean()))
 
 
 Intervals = Mapping[Worst, tuple["Interval | None", "Interval | None"]]

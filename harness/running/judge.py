@@ -19,7 +19,7 @@ from harness.scoring.flags import Flag, judgement_flags, missed_forecast
 from harness.scoring.identification import Identification
 from harness.scoring.judgement import unscored
 from harness.scoring.matching import COLOUR, MEAN, Nulls
-from harness.scoring.summary import ByImage, MetricScore, another_of_its_class, by_image
+from harness.scoring.summary import ByImage, MetricScore, by_image
 from harness.scoring.verdict import FoundOut, verdict
 from harness.store.artifacts import Artifact, below
 from harness.store.provenance import assets_identity, packages_of, sha256_of, source_sha256
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 SCORE = "score."
 """What the scores of a metric, image by image, are stored under."""
 GUESS = "guess."
-"""Likewise the best of the nulls, image by image."""
+"""Likewise those of the best guess."""
+MISPLACED = "misplaced."
+"""Likewise those of the attack's answers where other images of the class are true."""
 IMAGE = "image."
 """Likewise what a null shows: one image for each target, or one for all."""
 
@@ -49,7 +51,8 @@ Scores = Mapping[str, "Tensor"]
 class Judged:
     """What one attack gives away.
 
-    By metric, `scores` and the best `guesses` [targets]. `images` [targets, c, h, w] in [0,1] are
+    By metric, `scores` and those of the best `guesses` [targets], and `misplaced`, what the
+    answers are worth as guesses [draws, targets]. `images` [targets, c, h, w] in [0,1] are
     what was judged, the mean public image where `found` [targets] is False; metrics on absolute
     values judged `images_abs` in their place where it is not None. `errors` [targets] is the
     squared error a standardised value. `unnamed` images were matched by the truth, `grouped` only
@@ -59,6 +62,7 @@ class Judged:
     privacy: Mapping[str, MetricScore]
     scores: Scores
     guesses: Scores
+    misplaced: Scores
     images: Tensor
     found: Tensor
     errors: Tensor
@@ -235,7 +239,9 @@ def judge_of(run: Run, *of: str) -> Judge:
         stream=judging(run.cell),
         device=run.device,
         signs_hidden=run.cell.hides_signs,
-        kept=lambda metric, score: run(ScoreStage(run.cell, of, metric, score)),
+        kept=lambda against, metric, score: run(
+            ScoreStage(run.cell, (*of, against), metric, score)
+        ),
     )
 
 
@@ -305,10 +311,11 @@ class JudgeStage(Stage[Judged]):
         }
         scores = {f"{SCORE}{name}": values for name, values in judgement.per_image.items()}
         guesses = {f"{GUESS}{name}": values for name, values in judgement.guesses.items()}
+        misplaced = {f"{MISPLACED}{name}": each for name, each in judgement.misplaced.items()}
         images = {"images": judgement.images, "found": judgement.found, "errors": errors}
         if judgement.images_abs is not None:
             images["images_abs"] = judgement.images_abs
-        return Artifact({**images, **scores, **guesses}, facts)
+        return Artifact({**images, **scores, **guesses, **misplaced}, facts)
 
     def read(self, stored: Artifact) -> Judged:
         """Scores and findings."""
@@ -317,6 +324,7 @@ class JudgeStage(Stage[Judged]):
             privacy=with_left_out(self.cell, facts["privacy"]),
             scores=below(SCORE, tensors),
             guesses=below(GUESS, tensors),
+            misplaced=below(MISPLACED, tensors),
             images=tensors["images"],
             found=tensors["found"],
             errors=tensors["errors"],
@@ -358,30 +366,11 @@ def evidence_of(run: Run) -> Evidence:
     return Evidence(run.truth, run.release, secret, judging(run.cell))
 
 
-def misplaced(run: Run, plan: AttackPlan) -> Scores:
-    """What an attack's answers score where they are given to others of their class.
-
-    Nothing where it shows no images. NaN for an image that is alone in its class. Among many
-    attacks one is lucky on any image: these have the same luck without any knowledge.
-    """
-    import torch
-
-    judged, truth = run(JudgeStage(run.cell, plan)), run.truth
-    if not judged.shown:
-        return {}
-    others = another_of_its_class(truth.splits.private.labels[: truth.targets])
-    scores = judge_of(run, "misplaced", AttackStage(run.cell, plan).key).score_images(
-        judged.images[others],
-        None if judged.images_abs is None else judged.images_abs[others],
-    )
-    alone = others == torch.arange(len(others))
-    return {name: values.masked_fill(alone, torch.nan) for name, values in scores.items()}
-
-
 def scores_by_image(run: Run, plan: AttackPlan) -> dict[str, ByImage]:
     """An attack's scores image by image, and what they are held against."""
     judged = run(JudgeStage(run.cell, plan))
-    columns = (judged.scores, judged.guesses, misplaced(run, plan))
+    misplaced = {name: each.flatten() for name, each in judged.misplaced.items() if judged.shown}
+    columns = (judged.scores, judged.guesses, misplaced)
     return by_image(dict(judged.privacy), *map(_lists, columns))
 
 

@@ -19,7 +19,6 @@ from harness.running.judge import (
     Metrics,
     NullsStage,
     judging,
-    misplaced,
     null_scores,
     scores_by_image,
     with_left_out,
@@ -224,15 +223,16 @@ class WorstStage(Stage[Worst]):
     def _values(self, run: Run, done: Mapping[str, Judged]) -> dict[str, Values]:
         """By metric, the worst case over attacks and that over nulls."""
         metrics, targets = run(Metrics.of(self.cell)), run.truth.targets
-        others = [found for plan in self.members.values() if (found := misplaced(run, plan))]
         values = {}
         for name, named in null_scores(run, _most_help(run, done)).per_image.items():
             spec, metric = metrics[name.removesuffix("_abs")]
             scores = _scores(done, name)
             if scores and not isinstance(metric, str):
-                guessed = [*named.values(), *(each[name] for each in others)]
-                chance = metric.chance(targets)
-                values[name] = worst_case(scores, guessed, spec.leaks_more, spec.unit, chance)
+                wrong = {who: each.misplaced[name] for who, each in done.items() if each.shown}
+                draws = range(len(next(iter(wrong.values()), ())))
+                lucky = [{who: each[draw] for who, each in wrong.items()} for draw in draws]
+                told = (spec.leaks_more, spec.unit, metric.chance(targets))
+                values[name] = worst_case(scores, named, lucky, *told)
         return values
 
     def _strongest(self, run: Run, done: Mapping[str, Judged], metric: str | None) -> list[str]:

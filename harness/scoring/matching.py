@@ -6,10 +6,10 @@ and that pairing alone lifts unrelated images by more than a decibel. So the nul
 attack get the same help. As many of their guesses as the attack made are matched one to one
 with the private images; the private images left over keep the null's guess for them. This goes
 for the class means too. They do name their target, by its label; but that naming is one of the
-assignments the matching may choose, so matching can only bring them nearer, and the null stays
-the strongest that the same help allows. The mean image and the mean colour are one guess for
-all: nothing changes. Where an attack named the batch of each image, nulls are matched within
-batches likewise.
+assignments the matching may choose, so matching can only bring them nearer. The mean image and
+the mean colour are one guess for all: nothing changes. What such help is really worth shows in
+the codebook: a guesser who may leave the order to the judge shows another image for each of a
+class. Where an attack named the batch of each image, nulls are matched within batches likewise.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.api import CellFailed, Reconstruction, Samples, Scale, Stream
+from harness.api import CellFailed, Reconstruction, Samples, Scale, Splits, Stream
 from harness.api.plugins import as_they_are
+from harness.scoring.codebook import codebook
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,6 +32,10 @@ CHUNK = 4096
 """Images that are worked on at a time."""
 MEAN, CLASS_MEAN, RANDOM = "mean_image", "class_mean", "random_public"
 COLOUR = "mean_colour"
+CODEBOOK = "codebook"
+"""Centroids of each class's public images, as many as it has private ones: of unnamed guesses."""
+INFORMED = (CLASS_MEAN, CODEBOOK)
+"""What is known of an image whose class is: how easy it is to guess."""
 
 
 @dataclass(frozen=True)
@@ -245,11 +250,27 @@ def make_nulls(
     return Nulls(images, _notes(classes, empty.cpu(), labels.cpu()))
 
 
+def with_codebook(
+    nulls: Nulls,
+    public: Samples,
+    truth: Samples,
+    stream: Stream,
+    groups: Tensor | None = None,
+    domain: Domain = as_they_are,
+) -> Nulls:
+    """And the codebook of whoever leaves the order to the judge; within `groups` [batches, b]."""
+    first = None if groups is None else _first_round(groups)
+    drawn, labels = stream.stream(use=CODEBOOK), truth.labels.cpu()
+    book = codebook(public, nulls.images[CLASS_MEAN], labels, drawn, domain, first)
+    return Nulls({**nulls.images, CODEBOOK: book}, nulls.notes)
+
+
 def match_nulls(nulls: Nulls, truth: Tensor, guesses: int, groups: Tensor | None = None) -> Nulls:
     """The nulls of an attack that made `guesses` reconstructions and named none of them.
 
-    With `groups` [batches, b] it knew of which batch each image is; an image that is primary in
-    several batches is matched in the first. Without guesses nothing changes.
+    They are matched with `truth` [n, c, h, w]. With `groups` [batches, b] the attack knew of which
+    batch each image is; an image that is primary in several batches is matched in the first.
+    Without guesses nothing changes.
     """
     import torch
 
@@ -258,18 +279,52 @@ def match_nulls(nulls: Nulls, truth: Tensor, guesses: int, groups: Tensor | None
     if groups is None:
         members, targets_of = torch.arange(guesses), partial(assign, truth=truth)
     else:
-        groups = groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
+        groups = _first_round(groups)
         batches = torch.arange(len(groups)).repeat_interleave(groups.shape[1])
         members = groups.flatten()
         targets_of = partial(assign_within, truth=truth, batches=batches, groups=groups)
 
-    def matched(images: Tensor) -> Tensor:
-        own, placed = images[members.to(images.device)], images.clone()
+    def matched(name: str) -> Tensor:
+        """A centroid without a place is no guess for whoever is left over."""
+        images = nulls.images[name]
+        own = images[members.to(images.device)]
+        placed = nulls.images[CLASS_MEAN if name == CODEBOOK else name].clone()
         placed[targets_of(own).to(images.device)] = own
         return placed
 
-    images = {n: x if n in (MEAN, COLOUR) else matched(x) for n, x in nulls.images.items()}
+    images = {n: x if n in (MEAN, COLOUR) else matched(n) for n, x in nulls.images.items()}
     return Nulls(images, nulls.notes)
+
+
+def _first_round(groups: Tensor) -> Tensor:
+    """The batches [batches, b] that hold every image once."""
+    return groups[: -(-len(set(groups.flatten().tolist())) // groups.shape[1])]
+
+
+def others_of_class(truth: Splits, count: int, stream: Stream) -> Samples:
+    """For each of the first `count` private images another of its class, that is not private.
+
+    They are test images, which no attack was shown; each is taken once, and again where there
+    are too few. Where the test pool lacks the class they are public, and of any class where both
+    do.
+    """
+    import torch
+
+    labels = truth.private.labels[:count].cpu()
+    tests, known = len(truth.test), torch.cat([truth.test.labels, truth.public.labels]).cpu()
+    picks = torch.empty_like(labels)
+    for label in sorted(set(labels.tolist())):
+        alike = (known == label).nonzero().flatten()
+        pools = (alike[alike < tests], alike, torch.arange(len(known)))
+        pool = next(each for each in pools if len(each))
+        own = (labels == label).nonzero().flatten()
+        drawn = pool[stream.stream(label=label).permutation(len(pool))]
+        picks[own] = drawn[torch.arange(len(own)) % len(drawn)]
+    images = torch.empty(count, *truth.private.images.shape[1:])
+    tested = picks < tests
+    images[tested] = truth.test[picks[tested]].unit().images.cpu()
+    images[~tested] = truth.public[picks[~tested] - tests].unit().images.cpu()
+    return Samples(images, labels)
 
 
 def _class_means(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -178,9 +178,23 @@ class Values:
         return together
 
 
+OTHERS = "answers_to_others"
+"""The null that an attack is to itself: its answers where other images of the class are true."""
+
+
 def best_null(values: Values) -> str:
     """The null whose mean leaks most over the targets; the first of equals."""
     return max(values.nulls, key=lambda name: values.sign * _mean(values, values.nulls[name]))
+
+
+def best_guess(values: Values) -> str:
+    """The best of the nulls that are guesses, made without the attack; the first if none has any.
+
+    Values are undefined everywhere where the targets have no energy.
+    """
+    guesses = {name: column for name, column in values.nulls.items() if name != OTHERS}
+    here = replace(values, nulls=guesses)
+    return best_null(here) if here.defined.any() else next(iter(guesses))
 
 
 def summarise(metrics: Mapping[str, Values], stream: Stream) -> dict[str, MetricScore]:
@@ -251,17 +265,15 @@ DIGITS = 6
 
 Column = tuple[float | None, ...]
 """A value for each target; None where it is undefined."""
-BEST_OF_NULLS = "best_of_nulls"
-"""The null of a worst case: the best of all nulls, image by image, and of every attack's answer
-to another image of the same class."""
 
 
 class ByImage(BaseModel):
     """One metric, image by image.
 
-    `attack` is what the attack scores, `guess` the best of the nulls on each image, `misplaced`
-    what the attack's answers score where each is given to another image of its class: as lucky
-    as they are, and without knowledge. It is empty where the attack shows no images.
+    `attack` is what the attack scores, `guess` what the best guess without a release does, and
+    `misplaced` what the attack's answers are worth as guesses: what they score where other images
+    of the class are true, with as much help by matching: for each target, then again for each
+    where others are drawn more often. It is empty where the attack shows no images.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -322,29 +334,24 @@ def strongest(scores: Mapping[str, Tensor], leaks_more: Direction) -> tuple[Tens
     return values, who
 
 
-def another_of_its_class(labels: Tensor) -> Tensor:
-    """[n] int64: for each image another one of the same class, each one's once; itself if alone."""
-    import torch
-
-    others = torch.arange(len(labels))
-    for label in range(int(labels.max()) + 1 if len(labels) else 0):
-        members = (labels == label).nonzero().squeeze(1)
-        others[members] = members.roll(1)
-    return others
-
-
 def worst_case(
     scores: Mapping[str, Tensor],
-    nulls: Sequence[Tensor],
+    guesses: Mapping[str, Tensor],
+    misplaced: Sequence[Mapping[str, Tensor]],
     leaks_more: Direction,
     unit: str,
     chance: float | None,
 ) -> Values:
-    """One metric's worst case over attacks, beside the worst case over nulls.
+    """One metric's worst case over attacks, beside guesses and the worst case over misplaced ones.
 
-    The maximum over many attacks is lucky somewhere. Answers to other images of the class have
-    the same luck and say nothing of this one: among the `nulls` they keep the gain honest.
+    The maximum over many attacks is lucky somewhere. The maximum over the same attacks' answers,
+    where other images of the class are true, has the same luck and says nothing of this one:
+    `misplaced` holds it for each draw of others.
     """
-    best, _ = strongest(scores, leaks_more)
-    null, _ = strongest({str(i): each for i, each in enumerate(nulls)}, leaks_more)
-    return Values(best.numpy(), {BEST_OF_NULLS: null.numpy()}, leaks_more, unit, chance)
+    import numpy as np
+
+    nulls = {name: column.numpy() for name, column in guesses.items()}
+    if misplaced:
+        lucky = [strongest(draw, leaks_more)[0].numpy() for draw in misplaced]
+        nulls[OTHERS] = np.mean(lucky, axis=0)
+    return Values(strongest(scores, leaks_more)[0].numpy(), nulls, leaks_more, unit, chance)

@@ -8,7 +8,7 @@ not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,13 +115,11 @@ def _of_images(record: RunRecord) -> Iterator[str]:
     for name in sorted(shown):
         found = _of_metric(record.privacy[name], record.by_image[name], bounds.get(name))
         yield from (f"{name}: {fault}" for fault in found)
-    lengths = {
-        len(column)
-        for kept in record.by_image.values()
-        for column in (kept.attack, kept.guess, kept.misplaced)
-        if column
-    }
-    if lengths - {record.splits.get("targets")}:
+    targets = record.splits.get("targets")
+    kept = record.by_image.values()
+    lengths = {len(column) for each in kept for column in (each.attack, each.guess) if column}
+    drawn = {len(each.misplaced) % (targets or 1) for each in kept}
+    if lengths - {targets} or drawn - {0}:
         yield f"there are scores of {sorted(lengths)} images, not of its targets"
 
 
@@ -138,7 +136,7 @@ def _of_flags(record: RunRecord) -> Iterator[str]:
 
 def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) -> Iterator[str]:
     attack, guess = array(kept.attack), array(kept.guess)
-    if len(guess) != len(attack):
+    if len(guess) != len(attack) or len(kept.misplaced) % max(1, len(guess)):
         yield f"there are {len(attack)} scores and {len(guess)} guesses"
         return
     if (kept.leaks_more, kept.unit) != (score.leaks_more, score.unit):
@@ -147,17 +145,21 @@ def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) ->
         yield f"{score.n} of {len(attack)} images cannot be what it sums up"
         return
     if np.isfinite(attack).sum() == score.n:  # else some null alone has no value, and is not kept
-        yield from _sums(score, attack, guess)
+        draws = array(kept.misplaced).reshape(-1, max(1, len(guess)))
+        nulls = [guess, draws.mean(0)] if len(draws) else [guess]
+        yield from _sums(score, attack, nulls)
     if resampled and score.ci and _apart(resampled, score.ci):
         yield f"its interval is not {_text(resampled)}, which its scores by image give"
 
 
 def _sums(
-    score: MetricScore, attack: NDArray[np.float64], guess: NDArray[np.float64]
+    score: MetricScore, attack: NDArray[np.float64], nulls: Sequence[NDArray[np.float64]]
 ) -> Iterator[str]:
     there = np.isfinite(attack)
     values, sign = attack[there], 1 if score.leaks_more == "higher" else -1
-    slack = ROUNDED * float(np.abs(np.append(values, guess[there])).max(initial=1e-3))
+    slack = ROUNDED * float(
+        np.nanmax(np.abs([values, *(each[there] for each in nulls)]), initial=1e-3)
+    )
     expected = {
         "mean": float(values.mean()),
         "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
@@ -171,9 +173,9 @@ def _sums(
     at = score.worst_index
     if at is None or not 0 <= at < len(attack) or not abs(attack[at] - expected["worst"]) <= slack:
         yield f"image {at} is not the one that leaks most"
-    best = float((sign * guess[there]).mean())
+    best = max(float(np.nanmean(sign * each[there])) for each in nulls)
     if score.null is not None and sign * score.null > best + slack:
-        yield f"its null {score.null:.6g} is better than the best of its nulls image by image"
+        yield f"its null {score.null:.6g} is better than the best of its nulls by image"
 
 
 def _resampled(record: RunRecord, names: list[str]) -> dict[str, Interval | None]:

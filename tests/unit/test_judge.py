@@ -20,6 +20,7 @@ from harness.api import (
     Splits,
 )
 from harness.rng import KeyedStream, board_key
+from harness.scoring.codebook import centroids
 from harness.scoring.judgement import Judge, fold
 from harness_plugins.datasets import fashion_mini
 from harness_plugins.metrics import pixelwise, reidentification, ssim
@@ -92,7 +93,7 @@ def test_a_null_gains_nothing_over_itself(splits, metrics):
     public = splits.public.standardised(splits.scale)
     means = torch.stack([public.images[public.labels == c].mean(0) for c in range(10)])
     score = judged(named(means[splits.private.labels]), splits, metrics).privacy["snr_db"]
-    assert score.null_name == "class_mean"
+    assert score.null == pytest.approx(score.nulls["class_mean"], abs=1e-4)
     assert score.gain == pytest.approx(0, abs=1e-4)
     assert score.nulls["class_mean"] > score.nulls["mean_image"] > score.nulls["random_public"]
 
@@ -135,6 +136,38 @@ def test_random_public_images_gain_nothing_by_being_matched(splits, metrics):
     assert score.gain_ci[1] < 0
 
 
+def test_centroids_gain_nothing_over_the_judges_own(splits, metrics):
+    """A quarter of the public pool is enough for what the old nulls took for a leak."""
+    public, labels = splits.public[:500].unit(), splits.private.labels
+    counts = labels.bincount()
+    guesses = [
+        centroids(public.images[public.labels == c], int(n), STREAM.stream(c=c))
+        for c, n in enumerate(counts.tolist())
+    ]
+    images = splits.scale.standardise(torch.cat(guesses))
+    score = judged(Reconstruction(images=images), splits, metrics).privacy["snr_db"]
+    assert score.mean > score.nulls["class_mean"] + 0.5  # by matching alone
+    assert score.null_name in ("codebook", "answers_to_others")
+    assert score.gain_ci[0] < 0
+
+
+def test_an_answer_is_worth_nothing_where_others_of_its_class_are_true(splits, metrics):
+    for found in (named(noisy(splits)), Reconstruction(images=noisy(splits).flip(0))):
+        judgement = judged(found, splits, metrics)
+        score = judgement.privacy["snr_db"]
+        assert judgement.misplaced["snr_db"].shape == (4, N)  # drawn four times
+        assert score.nulls["answers_to_others"] < score.nulls["class_mean"] < score.mean
+        lucky = judgement.privacy["reidentification"].nulls["answers_to_others"]
+        assert lucky < (0.5 if judgement.unnamed else 0.1)  # matching picks who is nearest
+
+
+def test_what_is_left_out_is_no_worse_among_others(splits, metrics):
+    some = Reconstruction(images=noisy(splits)[:20])
+    judgement = judged(some, splits, metrics)
+    guess, misplaced = judgement.guesses["snr_db"], judgement.misplaced["snr_db"]
+    assert ((misplaced == guess).sum(1) == N - 20).all()
+
+
 def test_rows_find_their_primary_image(splits, metrics):
     sources = torch.arange(N).flip(0)
     found = Reconstruction(images=noisy(splits).flip(0), rows=torch.arange(N))
@@ -167,7 +200,8 @@ def test_nulls_scored_once_serve_every_attack(splits, metrics):
 def test_unavailable_metrics_say_why(splits, metrics):
     spec = metrics["ssim"][0]
     tiny = Samples(splits.private.images[..., :8, :8], splits.private.labels)
-    small = replace(splits, private=tiny, public=splits.public.map(lambda x: x[..., :8, :8]))
+    public, test = (part.map(lambda x: x[..., :8, :8]) for part in (splits.public, splits.test))
+    small = replace(splits, private=tiny, public=public, test=test)
     wanted = {"ssim": metrics["ssim"], "lpips_vgg": (spec, "no trunk on this machine")}
     privacy = judged(named(tiny.standardised(splits.scale).images), small, wanted).privacy
     assert "smaller than SSIM's window" in privacy["ssim"].unavailable
