@@ -1,7 +1,8 @@
-"""CIFAR-100, SVHN, Tiny-ImageNet and CIFAR-5m, on small files of their real formats."""
+"""CIFAR-100, SVHN, Tiny-ImageNet, CIFAR-5m, X-rays, on small files of their real formats."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import resource
 import tarfile
@@ -25,6 +26,8 @@ from harness_plugins.datasets.svhn import SVHN
 from harness_plugins.datasets.svhn.dataset import Svhn
 from harness_plugins.datasets.tiny_imagenet import TINY_IMAGENET
 from harness_plugins.datasets.tiny_imagenet.dataset import TinyImagenet
+from harness_plugins.datasets.xrays import WHEEL, XRAYS, XraysConfig
+from harness_plugins.datasets.xrays.dataset import Xrays
 
 
 def pictures(*shape: int, seed: int = 0) -> np.ndarray:
@@ -366,3 +369,84 @@ def test_every_file_has_a_published_md5_and_a_host(asset: object) -> None:
         file.name
         for file in asset.files  # type: ignore[attr-defined]
     ]
+
+
+# ---------------------------------------------------------------- X-rays
+
+
+def jpeg(seed: int) -> bytes:
+    """A smooth grey picture of 224 pixels, so that a decoder loses little of it."""
+    coarse = Image.fromarray(pictures(7, 7, seed=seed))
+    kept = io.BytesIO()
+    coarse.resize((224, 224), Image.Resampling.BICUBIC).save(kept, "JPEG", quality=95)
+    return kept.getvalue()
+
+
+def wheel(where: Path, names: dict[str, int]) -> AssetFolder:
+    """A package of the published form: by path below the images' folder, what each shows."""
+    with zipfile.ZipFile(where / WHEEL, "w") as archive:
+        archive.writestr("sofiimg/__init__.py", "raise SystemExit")
+        archive.writestr("sofiimg/datasets/pneumonia/test/NORMAL/IM-0001-0001.png", b"no X-ray")
+        for name, seed in names.items():
+            archive.writestr(f"sofiimg/datasets/pneumonia/{name}", jpeg(seed))
+    return AssetFolder({XRAYS.name: where})
+
+
+CHILDREN = {
+    "train/NORMAL/IM-0122-0001.jpeg": 1,
+    "train/NORMAL/NORMAL2-IM-0122-0001.jpeg": 2,  # another series counts anew
+    "train/NORMAL/NORMAL2-IM-0122-0001-0002.jpeg": 3,
+    "train/PNEUMONIA/person1_bacteria_1.jpeg": 4,
+    "train/PNEUMONIA/person1_bacteria_2.jpeg": 4,  # the same image again
+    "train/PNEUMONIA/person12_virus_9.jpeg": 5,
+    "test/PNEUMONIA/person1_virus_6.jpeg": 6,  # who is in train too
+    "test/PNEUMONIA/person7_virus_1_3.jpeg": 7,
+    "test/NORMAL/IM-0007-0001.jpeg": 8,
+}
+
+
+def test_xrays_are_told_apart_by_child_and_kept_once(tmp_path: Path) -> None:
+    held = Xrays(XraysConfig()).load(wheel(tmp_path, CHILDREN))
+    assert held.classes == ("normal", "pneumonia")
+    assert held.train.images.shape == (6, 1, 224, 224)
+    assert held.train.images.dtype == torch.uint8
+    assert held.train.subjects is not None
+    assert held.test.subjects is not None
+    # By path: test comes before train, so the image of person1 in test is the first.
+    assert held.train.labels.tolist() == [1, 0, 0, 0, 1, 1]
+    person1, im122, normal2, again, *ill = held.train.subjects.tolist()
+    assert normal2 == again
+    assert person1 in ill
+    assert len({person1, im122, normal2, *ill}) == 4
+    assert held.test.labels.tolist() == [0, 1]
+    assert not set(held.train.subjects.tolist()) & set(held.test.subjects.tolist())
+
+
+def test_an_eighth_of_the_children_is_reserved_with_all_their_images(tmp_path: Path) -> None:
+    names = {
+        f"train/PNEUMONIA/person{child}_virus_{n}.jpeg": 2 * child + n
+        for child in range(16)
+        for n in (0, 1)
+    }
+    held = Xrays(XraysConfig(resolution=16)).load(
+        wheel(tmp_path, {**names, "test/NORMAL/IM-1.jpeg": 99})
+    )
+    assert held.reserved is not None
+    assert held.train.subjects is not None
+    kept = held.train.subjects[held.reserved].tolist()
+    assert len(kept) == 4
+    assert len(set(kept)) == 2
+    digests = {n: hashlib.sha256(f"person{n}".encode()).hexdigest() for n in range(16)}
+    first = sorted(digests, key=lambda n: digests[n])[:2]
+    numbers = sorted(f"person{n}" for n in range(16))
+    found = {numbers[subject - 1] for subject in kept}  # IM-1 comes before them
+    assert found == {f"person{n}" for n in first}
+
+
+def test_smaller_xrays_are_shrunk_as_pillow_does_it(tmp_path: Path) -> None:
+    assets = wheel(tmp_path, CHILDREN)
+    small = Xrays(XraysConfig(resolution=56)).load(assets).test.images
+    large = Xrays(XraysConfig()).load(assets).test.images
+    assert small.shape == (2, 1, 56, 56)
+    averaged = torch.nn.functional.avg_pool2d(large.float(), 4)
+    assert (small.float() - averaged).abs().mean() < 3
