@@ -116,7 +116,7 @@ def table1(threads: int) -> Iterator[Row]:
 
 
 def table3(threads: int) -> Iterator[Row]:
-    """59 000 images to train on, not 60 000: the engine sets a public pool apart."""
+    """Fewer than 60 000 images to train on: a public pool is set apart, of Fashion-MNIST 5000."""
     for (dataset, defense), paper in TABLE_3.items():
         record = evaluate(
             dataset=dataset,
@@ -124,7 +124,7 @@ def table3(threads: int) -> Iterator[Row]:
             defense=defense,
             only="utility",
             preset="standard",
-            private_size=59_000,
+            private_size=59_000 if dataset == "mnist" else 55_000,
             public_size=1000,
             test_size=10_000,
             threads=threads,

@@ -1,5 +1,7 @@
 """Features on disk: extracted once per image, mended where they are damaged."""
 
+from threading import Barrier
+
 import pytest
 import torch
 from small_fashion import splits
@@ -75,6 +77,69 @@ def test_a_damaged_row_is_extracted_again(tmp_path):
     assert torch.equal(store.obtain(IMAGES[:10], extract), first)
     assert extract.shown == 1
     assert damaged(store.folder) == 0
+
+
+def test_an_interrupted_extraction_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.store.features.KEPT", BATCH)
+
+    def dies(images):
+        if extract.shown:
+            raise KeyboardInterrupt
+        return extract(images)
+
+    extract, seen = Extractor(), []
+    with pytest.raises(KeyboardInterrupt):
+        features(tmp_path).obtain(IMAGES, dies)
+    assert extract.shown == BATCH
+    found = features(tmp_path).obtain(IMAGES, extract, lambda *done: seen.append(done))
+    assert extract.shown == len(IMAGES)
+    assert seen == [(60 - BATCH, 60 - BATCH)]
+    torch.testing.assert_close(found[:, 0, 0, 0], IMAGES.float().mean((1, 2, 3)))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_batch_is_computed_on_one_core_and_as_many_at_a_time_as_there_are(tmp_path, threads):
+    """So their bits are the same whatever the number of threads, which no key needs to name."""
+    together = Barrier(threads, timeout=20)
+    cores = set()
+
+    def extract(images):
+        together.wait()
+        cores.add(torch.get_num_threads())
+        return images.float().mean((1, 2, 3)).view(-1, 1, 1, 1)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        images = splits(private=3 * BATCH).private.images
+        features(tmp_path).obtain(images, extract)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert cores == {1}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_features_stay_in_the_type_that_they_come_in(tmp_path, dtype):
+    def extract(images):
+        return images[..., ::7, ::7].to(dtype) / 256
+
+    store = features(tmp_path)
+    for _ in range(2):
+        found = store.obtain(IMAGES, extract)
+        assert torch.equal(found, extract(IMAGES))
+    assert (store.folder / ROWS).stat().st_size == found.numel() * dtype.itemsize
+
+
+def test_rows_that_are_gone_are_extracted_again(tmp_path):
+    store, extract = features(tmp_path), Extractor()
+    first = store.obtain(IMAGES, extract)
+    with (store.folder / ROWS).open("r+b") as file:
+        file.truncate(40 * 3 * 4)
+    assert torch.equal(store.obtain(IMAGES, extract), first)
+    assert extract.shown == 60 + 20
+    (store.folder / ROWS).unlink()
+    assert damaged(store.folder) == 60
 
 
 def test_a_space_is_scaled_by_the_public_pool():
