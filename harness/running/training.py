@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -18,6 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import CellFailed, Loader, Progress, Recipe, Stream, Victim
 from harness.api.plugins import silent
+from harness.api.training import optimiser, rate
 from harness.rng import seeded
 from harness.running.release import Stack
 from harness.sandbox.rebuilding import cut_at
@@ -294,39 +294,6 @@ def _require_finite(loss: float, epoch: int, recipe: Recipe) -> None:
             f"the victim's training diverged: its loss was {loss} in epoch {epoch} of "
             f"{recipe.epochs} ({recipe.optimizer}, lr={recipe.lr:g}); try a smaller lr"
         )
-
-
-OPTIMISERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": partial(torch.optim.SGD, momentum=0.9),
-}
-
-
-def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The recipe's optimiser over all of the model's parameters; `sgd` has momentum .9."""
-    make = OPTIMISERS[recipe.optimizer]
-    fused = next(model.parameters()).device.type in {"cpu", "cuda"}
-    return make(
-        model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused or None
-    )
-
-
-SCHEDULES: Mapping[str, Callable[[float], float]] = {
-    "none": lambda _: 1.0,
-    "cosine": lambda part: (1 + math.cos(math.pi * part)) / 2,
-    "step": lambda part: 0.1 ** ((part >= 0.5) + (part >= 0.75)),
-}
-"""The share of the rate after each part, in [0,1], of a training.
-
-`step` divides by ten half and three quarters of the way (InstaHide: epochs 100 and 150 of 200).
-"""
-
-
-def rate(recipe: Recipe, steps: int) -> Callable[[int], float]:
-    """The share of the rate at each step of a training of so many `steps`."""
-    shape = SCHEDULES[recipe.schedule]
-    return lambda step: shape(min(1.0, step / max(1, steps)))
 
 
 class EpochClock:

@@ -1,0 +1,44 @@
+"""How a recipe trains: its optimiser and its rate over time. Needs torch, unlike `harness.api`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+from torch import nn
+
+from harness.api.plugins import Recipe
+
+OPTIMISERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": partial(torch.optim.SGD, momentum=0.9),
+}
+
+
+def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The recipe's optimiser over all of the model's parameters; `sgd` has momentum .9."""
+    make = OPTIMISERS[recipe.optimizer]
+    fused = next(model.parameters()).device.type in {"cpu", "cuda"}
+    return make(
+        model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused or None
+    )
+
+
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "none": lambda _: 1.0,
+    "cosine": lambda part: (1 + math.cos(math.pi * part)) / 2,
+    "step": lambda part: 0.1 ** ((part >= 0.5) + (part >= 0.75)),
+}
+"""The share of the rate after each part, in [0,1], of a training.
+
+`step` divides by ten half and three quarters of the way (InstaHide: epochs 100 and 150 of 200).
+"""
+
+
+def rate(recipe: Recipe, steps: int) -> Callable[[int], float]:
+    """The share of the rate at each step of a training of so many `steps`."""
+    shape = SCHEDULES[recipe.schedule]
+    return lambda step: shape(min(1.0, step / max(1, steps)))

@@ -1,0 +1,1 @@
+"""Learners: what a server makes of a release."""
