@@ -44,9 +44,10 @@ WHY = {"failed": "failed", "timeout": "time", "not_applicable": "cannot be", "mi
 
 READING = (
     "**Gain** is what the strongest attack on each image scores beyond the best guess that uses no "
-    "release, signed so that positive leaks more. In a row, the guess is the best of all nulls on "
-    "each image, and of every attack's answer to another image of the same class: as many tries, "
-    "and as lucky. In a cell it is the one null that is best on average.",
+    "release, signed so that positive leaks more. In a row, the guess is what the strongest of the "
+    "same attacks' answers is worth where other images of the class are true: as many tries, as "
+    "much help by matching, and as lucky. Where the best guess without a release has a higher "
+    "mean, that counts. In a cell it is the one null that is best on average.",
     "**Intervals** are 95%, and of two kinds. Of one seed: a bootstrap over images (of accuracies: "
     "Wilson's over test images); how another seed would do is not in it, so rows of one seed look "
     "surer than they are. Of several: Student's t over the seeds' means, or the seeds' own "
@@ -58,7 +59,7 @@ READING = (
     "who does worse than guessing could have guessed. Where a defense hides signs, it is ranked by "
     "the images as they are or by their absolute values, whichever leaks more (marked |x|).",
     "**Chance** beside an accuracy: its interval does not lie above what naming one class always "
-    "gives. Such a release leaks little because it holds little, and teaches nothing either.",
+    "gives. It means no more than that the strongest learner here found nothing.",
     "**The reference** (`ref`) protects nothing: it is shown, and neither counted nor ranked. "
     "Every accuracy is also given as a share of that of the same victim trained on unprotected "
     "images; where the reference row is a training of its own, as for features, its share need "
