@@ -72,7 +72,7 @@ def test_examples_of_a_board_are_such() -> None:
     blocks = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
     whole, curve, ranked = map(tomllib.loads, blocks)
     (track,) = Board.model_validate(
-        {**whole, "tracks": [{**whole["tracks"][0], **curve["tracks"][0]}]}
+        {**whole, "tracks": [{**whole["tracks"][0], **curve["tracks"]}]}
     ).tracks
     assert [part.private_size for part in track.utility] == [(1000, 10_000), (45_000,)]
     assert [track.name for track in Board.model_validate(whole).tracks] == ["once"]
