@@ -1,6 +1,6 @@
 """What a genie gets back of singularized mixup: an attacker who is told every partner of an image.
 
-    python benchmarks/genie.py --dataset cifar10 --space resnet50 --rounds 1 20 200
+    python benchmarks/genie.py --dataset cifar10 --space resnet50 --out benchmarks/genie.json
 
 With the partners known, an image is seen through white noise alone: over all rounds, 1/v is the
 sum of w²/((1-w)²s²) where it comes first and of 1/s² where it comes second, s² the noise a value.
@@ -13,7 +13,9 @@ Gaussian.
 from __future__ import annotations
 
 import argparse
+import json
 import math
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -36,6 +38,7 @@ def main() -> None:
     spread = measure_spread(private.images, None)
     basis, variances, mean = _prior(public.images)
     print(f"{'tau':>8}" + "".join(f"{f'T={rounds}':>10}" for rounds in options.rounds))
+    found: dict[str, dict[str, float]] = {}
     for tau in TAUS:
         gains = [
             _gain(private.images, basis, variances, mean, _seen_through(spread, tau, rounds, n))
@@ -43,6 +46,10 @@ def main() -> None:
             for n in [options.targets]
         ]
         print(f"{tau:>8g}" + "".join(f"{gain:>10.2f}" for gain in gains), flush=True)
+        rounds = map(str, options.rounds)
+        found[f"{tau:g}"] = {t: round(gain, 2) for t, gain in zip(rounds, gains, strict=True)}
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _options() -> argparse.Namespace:
@@ -52,6 +59,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--public-size", type=int, default=4000)
     parser.add_argument("--targets", type=int, default=500)
     parser.add_argument("--rounds", type=int, nargs="+", default=[1, 20, 200])
+    parser.add_argument("--out", type=Path, help="Where to write the same as JSON.")
     return parser.parse_args()
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/leaderboard.py [--record FILE] [--keep FOLDER]
 
-Makes a thousand records out of one real one (by default the first of a committed board that has
-scores image by image): other defenses, attacks, seeds and scores, each with an id of its own. Then
+Makes a thousand records out of one real one (by default the first committed one that has scores
+image by image): other defenses, attacks, seeds and scores, each with an id of its own. Then
 times `harness leaderboard build` in a process of its own, against reading the same files as plain
 JSON, and prints the sizes of what was built.
 """
@@ -32,10 +32,11 @@ SEEDS = range(5)
 
 def real() -> Path:
     """The first committed record that has scores image by image."""
-    for path in sorted((ROOT / "leaderboards").glob("*/records/*.json")):
+    boards = sorted((ROOT / "leaderboards").glob("*/records/*.json"))
+    for path in (*boards, *sorted((ROOT / "benchmarks" / "records").glob("*.json"))):
         if json.loads(path.read_bytes())["by_image"]:
             return path
-    sys.exit("No board has a record with scores image by image: give one with --record.")
+    sys.exit("No record here has scores image by image: give one with --record.")
 
 
 def like(record: RunRecord, defense: str, attack: str, seed: int, draw: random.Random) -> RunRecord:

@@ -3,7 +3,7 @@
 from harness import evaluate, load_board
 record = evaluate(defense="singmix[tau=1e-2]", attack="linear", dataset="cifar10")
 record.to_frame()  # its scores as a pandas table
-load_board("cifar10-v1")  # those of all records of a board
+load_board("cifar10-v2")  # those of all records of a board
 """
 
 from __future__ import annotations

@@ -92,12 +92,17 @@ class Track(BaseModel, frozen=True, extra="forbid"):
 
 
 class Claim(BaseModel, frozen=True, extra="forbid"):
-    """A number that a paper states, to stand beside ours where settings compare."""
+    """A number that a paper states, to stand beside ours where settings compare.
+
+    An accuracy has no `attack`; it may be one from so many private images and rounds.
+    """
 
     defense: str
-    attack: str
+    attack: str = ""
     metric: str
     value: float
+    private_size: int | None = None
+    rounds: int | None = None
     source: str
     note: str = ""
 

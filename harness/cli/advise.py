@@ -24,7 +24,7 @@ CAUTION = (
     "advise",
     epilog=epilog(
         "harness advise --dataset cifar10 --min-accuracy 0.4 --attacker released",
-        "harness advise --dataset fashion --min-accuracy 0.7 --board fashion-v1 --json",
+        "harness advise --dataset cifar10 --min-accuracy 0.3 --board cifar10-v2 --json",
     ),
 )
 @click.option("--dataset", required=True, help="Dataset that is like yours.")

@@ -33,7 +33,7 @@ SIGNS = {"higher": "≥ ", "lower": "≤ ", None: ""}
         "harness control linear unet --threads 1",
         'harness control "linear[steps=500]" --json',
         "harness control --all",
-        "harness control --board fashion-v1",
+        "harness control --board cifar10-v2",
     ),
 )
 @click.argument("attacks", nargs=-1)

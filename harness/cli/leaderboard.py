@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @click.group(
     "leaderboard",
     epilog=epilog(
-        "harness leaderboard build fashion-v1",
+        "harness leaderboard build cifar10-v2",
         "harness leaderboard check",
-        "harness leaderboard export fashion-v1",
+        "harness leaderboard export cifar10-v2",
     ),
 )
 def command() -> None:
@@ -32,7 +32,7 @@ def command() -> None:
 
 
 @command.command(
-    "build", epilog=epilog("harness leaderboard build", "harness leaderboard build fashion-v1")
+    "build", epilog=epilog("harness leaderboard build", "harness leaderboard build cifar10-v2")
 )
 @click.argument("boards", nargs=-1, metavar="[BOARD]...")
 @json_option
@@ -88,7 +88,7 @@ def _view(folder: BoardFolder) -> BoardView:
 
 
 @command.command(
-    "check", epilog=epilog("harness leaderboard check", "harness leaderboard check fashion-v1")
+    "check", epilog=epilog("harness leaderboard check", "harness leaderboard check cifar10-v2")
 )
 @click.argument("boards", nargs=-1, metavar="[BOARD]...")
 @click.option("--complete", is_flag=True, help="A cell without a record is a fault too.")
@@ -133,8 +133,8 @@ def _print_reports(reports: Sequence[Report], complete: bool) -> None:
 @command.command(
     "export",
     epilog=epilog(
-        "harness leaderboard export fashion-v1 > fashion.csv",
-        "harness leaderboard export fashion-v1 --format parquet --out fashion.parquet",
+        "harness leaderboard export cifar10-v2 > cifar10.csv",
+        "harness leaderboard export cifar10-v2 --format parquet --out cifar10.parquet",
     ),
 )
 @click.argument("board")
@@ -167,7 +167,7 @@ def export(board: str, form: Format, out: Path | None) -> None:
     click.echo(f"wrote {out}")
 
 
-@command.command("freeze", epilog=epilog("harness leaderboard freeze fashion-v1"))
+@command.command("freeze", epilog=epilog("harness leaderboard freeze cifar10-v2"))
 @click.argument("board")
 @json_option
 def freeze(board: str, as_json: bool) -> None:

@@ -37,8 +37,8 @@ RECENT = 400
 @click.command(
     "matrix",
     epilog=epilog(
-        "harness matrix --board fashion-v1 --dry-run",
-        "harness matrix --board fashion-v1 --workers 2",
+        "harness matrix --board cifar10-v2 --dry-run",
+        "harness matrix --board cifar10-v2 --workers 2",
         'harness matrix --defense "singmix[tau=1|1e-2|1e-4]" --defense mixup --attack lmmse '
         "--attack linear",
     ),

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @click.command(
     "submit",
     epilog=epilog(
-        'harness submit "blur[strength=1|2]" --board fashion-v1 --dry-run',
-        'harness submit blur --board fashion-v1 --paper "arXiv:2101.00001" --authors "A. Author" '
+        'harness submit "blur[strength=1|2]" --board cifar10-v2 --dry-run',
+        'harness submit blur --board cifar10-v2 --paper "arXiv:2101.00001" --authors "A. Author" '
         "--license CC-BY-4.0",
     ),
 )

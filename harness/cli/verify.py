@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 @click.command(
     "verify",
     epilog=epilog(
-        "harness verify fashion-v1",
+        "harness verify cifar10-v2",
         "harness verify leaderboards --no-judge --quiet",
-        "harness verify leaderboards/fashion-v1/submissions/blur",
-        "harness verify leaderboards/fashion-v1/records/3f2a91….json --rerun",
+        "harness verify leaderboards/cifar10-v2/submissions/blur",
+        "harness verify leaderboards/cifar10-v2/records/3f2a91….json --rerun",
     ),
 )
 @click.argument("paths", nargs=-1, required=True)

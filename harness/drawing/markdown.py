@@ -359,13 +359,20 @@ def _claim(each: ClaimView, unit: str) -> list[str]:
     measured = f"{plain(found.value, unit)} {reach(found.ci, unit)}" if found else "not measured"
     return [
         code(each.defense),
-        code(each.attack),
-        metric_name(each.metric),
+        code(each.attack) if each.attack else NONE,
+        metric_name(each.metric) + _numbers(each),
         as_written(each.claimed),
         measured.strip(),
         _text(each.source),
         _text(each.note),
     ]
+
+
+def _numbers(each: ClaimView) -> str:
+    """From how many images and rounds an accuracy of a curve is."""
+    if each.private_size is None:
+        return ""
+    return f" from {counted(each.private_size, 'image')}, {counted(each.rounds or 1, 'round')}"
 
 
 def _again(view: BoardView) -> list[str]:

@@ -270,16 +270,25 @@ def command(request: Request) -> str:
 def _claim_view(claim: Claim, rows: Sequence[Shown]) -> ClaimView:
     """A claim beside the first cell of its defense and attack that has such a number.
 
-    Its metric is an image metric, a finding, or `accuracy`, which no attack decides.
+    Its metric is an image metric, a finding, or `accuracy`, which no attack decides and which may
+    be one of the row's curve.
     """
     found = (_measured(claim, row) for row in rows if row.line.defense == claim.defense)
     measured = next(filter(None, found), None)
     return ClaimView(**claim.model_dump(exclude={"value"}), claimed=claim.value, measured=measured)
 
 
+def _accuracy(claim: Claim, row: RowView) -> Number | None:
+    """The row's own, or that on its curve that the claim is of."""
+    if claim.private_size is None and claim.rounds is None:
+        return row.accuracy
+    wanted = (claim.private_size, claim.rounds or 1)
+    return next((e.accuracy for e in row.curve if (e.private_size, e.rounds) == wanted), None)
+
+
 def _measured(claim: Claim, row: Shown) -> Number | None:
     if claim.metric == ACCURACY:
-        return row.view.accuracy
+        return _accuracy(claim, row.view)
     for group, cell in zip(row.line.groups, row.view.cells, strict=True):
         if group.attack == claim.attack:
             leak = cell.leaks.get(claim.metric)

@@ -253,13 +253,18 @@ class AttackView(_Seen):
 
 
 class ClaimView(_Seen):
-    """A paper's number beside ours; `measured` is None where we have no such cell."""
+    """A paper's number beside ours; `measured` is None where we have no such cell.
+
+    An accuracy has no attack; where it is of other numbers than the row's, these are given.
+    """
 
     defense: str
-    attack: str
+    attack: str = ""
     metric: str
     claimed: float
     measured: Number | None = None
+    private_size: int | None = None
+    rounds: int | None = None
     source: str
     note: str = ""
 

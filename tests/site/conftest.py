@@ -42,7 +42,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two measured boards, one that is only defined, and the index over them."""
     folder = tmp_path_factory.mktemp("leaderboards")
-    boards = [sample_board(), sample_board("fashion-v1", "fashion"), defined_board()]
+    boards = [sample_board(), sample_board("features-v2", "fashion"), defined_board()]
     (folder / "index.html").write_text(render_index(boards), encoding="utf-8")
     for board in boards:
         (folder / board.name / "galleries").mkdir(parents=True)
@@ -67,7 +67,7 @@ def visit(browser: Browser, site: Path) -> Iterator[Callable[..., Page]]:
     """Opens a file of the site; whatever a test does, the page never errs or leaves the disk."""
     faults: list[str] = []
 
-    def opened(path: str = "cifar10-v1/index.html", **options: Any) -> Page:
+    def opened(path: str = "cifar10-v2/index.html", **options: Any) -> Page:
         page = browser.new_context(**options).new_page()
         page.set_default_timeout(5000)
         page.on("pageerror", lambda error: faults.append(str(error)))

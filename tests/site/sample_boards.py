@@ -238,7 +238,7 @@ def track(name: str, title: str) -> TrackView:
     )
 
 
-def sample_board(name: str = "cifar10-v1", dataset: str = "cifar10") -> BoardView:
+def sample_board(name: str = "cifar10-v2", dataset: str = "cifar10") -> BoardView:
     """A board of two tracks."""
     return BoardView(
         name=name,

@@ -167,13 +167,13 @@ def named(mark: Locator) -> str:
 
 
 def test_an_address_opens_its_row(visit: Visit):
-    page = visit("cifar10-v1/index.html")
+    page = visit("cifar10-v2/index.html")
     page.goto(page.url + "#row-encodings-mixup-k-4")
     page.reload()
     row(page, "mixup[k=4]").locator(".opened").wait_for()
 
 
-@pytest.mark.parametrize("path", ["index.html", "cifar10-v1/index.html", "paper-v1/index.html"])
+@pytest.mark.parametrize("path", ["index.html", "cifar10-v2/index.html", "paper-v1/index.html"])
 def test_a_phone_never_scrolls_sideways(visit: Visit, path: str):
     page = visit(path, viewport=PHONE, is_mobile=True)
     for button in page.locator(".open").all()[:3]:

@@ -262,6 +262,6 @@ def test_the_index_links_boards_that_have_numbers_first():
     tags = Page(render_index([defined_board(), sample_board()])).tags
     links = [attrs["href"] for tag, attrs in tags if tag == "a"]
     assert [link for link in links if link and "/" in link] == [
-        "cifar10-v1/index.html",
+        "cifar10-v2/index.html",
         "paper-v1/index.html",
     ]

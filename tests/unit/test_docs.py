@@ -69,7 +69,12 @@ def test_the_docs_are_built_where_changes_are_checked() -> None:
 
 def test_examples_of_a_board_are_such() -> None:
     page = (DOCS / "boards.md").read_text(encoding="utf-8")
-    whole, ranked = map(tomllib.loads, re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S))
+    blocks = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
+    whole, curve, ranked = map(tomllib.loads, blocks)
+    (track,) = Board.model_validate(
+        {**whole, "tracks": [{**whole["tracks"][0], **curve["tracks"]}]}
+    ).tracks
+    assert [part.private_size for part in track.utility] == [(1000, 10_000), (45_000,)]
     assert [track.name for track in Board.model_validate(whole).tracks] == ["once"]
     options = {**whole["options"], **ranked["options"]}
     assert Board.model_validate({**whole, **ranked, "options": options}).ranking == ("max_error",)

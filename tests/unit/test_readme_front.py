@@ -1,88 +1,88 @@
-"""What the README says first is what the board of CIFAR-10 says."""
+"""The README's first screen, and the page on the open boards, are what the boards' records give."""
 
 from __future__ import annotations
 
-import csv
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from board_records import board, material, passed, record, utility
 
-from harness.store.record import Records
+from harness.results.build import board_view
+from harness.results.view import BoardView
 
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).parents[2]
-TAUS = ("1", "1e-1", "1e-2")
-LINEAR = "linear[preset=paper]"
-WORDS = {1: "one", 2: "two", 3: "three", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
 
 
 @pytest.fixture(scope="module")
-def opening() -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return " ".join(text.partition("## Two commands")[0].split())
+def front() -> ModuleType:
+    """The script that makes both."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import front
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    return front
 
 
-@pytest.fixture(scope="module")
-def lines() -> list[dict[str, str]]:
-    with (ROOT / "leaderboards/cifar10-v1/leaderboard.csv").open(encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
-    return [line for line in found if line["track"] == "once" and line["metric"] == "snr_db"]
+def test_both_files_hold_what_the_script_makes(front: ModuleType) -> None:
+    """`python benchmarks/front.py --write` puts it there."""
+    for path, text in front.texts().items():
+        whole = path.read_text(encoding="utf-8")
+        assert whole.count(front.BEGIN) == whole.count(front.END) == 1
+        assert front.put(whole, text) == whole
 
 
-def row(lines: list[dict[str, str]], defense: str) -> dict[str, str]:
-    return next(x for x in lines if x["kind"] == "row" and x["defense"] == defense)
+def test_the_front_comes_before_the_commands(front: ModuleType) -> None:
+    opening = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Two commands")[0]
+    assert front.END in opening
+    assert "](docs/results/boards.md)" in opening
 
 
-def gains(lines: list[dict[str, str]], attack: str) -> list[float]:
-    cells = {x["defense"]: x for x in lines if x["kind"] == "cell" and attack in x.values()}
-    return [float(cells[f"singmix[tau={tau}]"]["gain"]) for tau in TAUS]
+def test_pictures_that_are_named_are_there(front: ModuleType) -> None:
+    for text in front.texts().values():
+        for named in (part.partition(")")[0] for part in text.split("](leaderboards/")[1:]):
+            assert (ROOT / "leaderboards" / named).is_file()
 
 
-def test_it_opens_with_the_front_of_cifar10(opening: str) -> None:
-    assert "](leaderboards/cifar10-v1/front.png)" in opening
-    assert (ROOT / "leaderboards/cifar10-v1/front.png").exists()
+def of_features(**more: object) -> BoardView:
+    """A board of two defenses, accuracy at two numbers of images, once and in twenty rounds."""
+    plain = board(("none", "singmix[tau=1e-2]"), ("lmmse",), name="features-v2")
+    track = plain.tracks[0].model_dump()
+    track["utility"] = [{"private_size": [16]}, {"private_size": [8, 16], "rounds": [20]}]
+    of = type(plain).model_validate({**plain.model_dump(), "tracks": [track]})
+
+    def alone(defense: str, private: int, rounds: int, right: int) -> object:
+        asked = {"private_size": private, "rounds": rounds, "only": "utility"}
+        own = {"privacy": {}, "by_image": {}, "utility": utility(right)}
+        return record(defense, "lmmse", asked=asked, **own)
+
+    records = [
+        record("none", "lmmse", right=90),
+        record("singmix[tau=1e-2]", "lmmse", gains=(1.6,) * 4, right=12),
+        *(alone("singmix[tau=1e-2]", *each) for each in ((16, 1, 52), (8, 20, 56), (16, 20, 80))),
+    ]
+    return board_view(material(of, *records, controls=[passed("lmmse")]))
 
 
-def test_what_singularized_mixup_keeps_and_leaks(opening: str, lines: list[dict[str, str]]) -> None:
-    mild, strong = row(lines, "singmix[tau=1]"), row(lines, "singmix[tau=1e-4]")
-    assert f"keeps {float(mild['accuracy']):.1%}".replace("%", " %") in opening
-    assert f"where {float(mild['reference']):.1%}".replace("%", " %") in opening
-    assert f"{float(mild['gain']):.1f} dB nearer" in opening
-    assert f"({float(strong['accuracy']):.1%};".replace("%", " %") in opening
-    assert f"gives {float(strong['chance']):.2%})".replace("%", " %") in opening
-    assert float(strong["accuracy_low"]) <= float(strong["chance"])
-    assert float(strong["gain_low"]) <= 0
-
-
-def test_the_closed_form_beats_the_paper_s_attack(
-    opening: str, lines: list[dict[str, str]]
+def test_the_table_has_leakage_beside_what_is_learned(
+    front: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    best, paper = gains(lines, "lmmse"), gains(lines, LINEAR)
-    assert "{:.1f}, {:.1f} and {:.1f} dB better than guessing".format(*best) in opening
-    assert "{:.1f}, {:.1f} and {:.1f} dB worse".format(*(-gain for gain in paper)) in opening
+    view = of_features()
+    told = {"0.01": {"1": 1.6, "20": 6.1}}
+    monkeypatch.setattr(front, "genie", lambda: told)
+    monkeypatch.setattr(front, "_named", lambda _: ["none", "singmix[tau=1e-2]"])
+    lines = front.table(view, brief=True).splitlines()
+    assert lines[0] == "| defense | released | `lmmse`, dB | genie, dB | 8 images | 16 images |"
+    assert lines[2:] == [
+        "| `singmix[tau=1e-2]` | once | +1.6 | 1.6 | 12.0* | 52.0 |",
+        "| `singmix[tau=1e-2]` | 20 times | – | 6.1 | 56.0 | 80.0 |",
+        "| unprotected | – | – | – | 90.0 | 90.0 |",
+    ]
 
 
-def test_candidates_are_found_where_no_image_is_shown(opening: str) -> None:
-    records = map(Records(Path()).load, (ROOT / "leaderboards/cifar10-v1/records").glob("*.json"))
-    (sphere,) = (
-        record.identification
-        for record in records
-        if (record.attack.name, record.request.defense) == ("sphere", "singmix[tau=1e-4]")
-    )
-    assert sphere.top1 == 0.5
-    assert sphere.asked == "encodings"
-    assert f"from {sphere.candidates} candidates, `sphere` still puts an image" in opening
-    assert "first for half of the encodings" in opening
-
-
-def test_the_encodings_are_counted(opening: str, lines: list[dict[str, str]]) -> None:
-    encoded = [x for x in lines if x["kind"] == "row" and x["defense"] != "none"]
-    front = [x for x in encoded if x["rank"] == "1"]
-    useless = [x for x in front if float(x["accuracy_low"]) <= float(x["chance"])]
-    assert f"1000 CIFAR-10 images once, in {WORDS[len(encoded)]} ways. None of them" in opening
-    assert f"{WORDS[len(front)]} are on the front" in opening
-    assert f"{WORDS[len(useless)]} of them not surely above chance" in opening
-
-
-def test_without_protection_there_is_no_rank(lines: list[dict[str, str]]) -> None:
-    assert row(lines, "none")["rank"] == ""
+def test_boards_that_are_not_run_say_so(front: ModuleType) -> None:
+    empty = board_view(material(board(stage="open")))
+    assert front.first_screen(empty, empty).startswith("`tiny` is open: 0 records, 4 cells not run")

@@ -92,7 +92,7 @@ def test_what_the_system_refuses_is_said_with_advice(number: int, advice: str) -
 @pytest.mark.core
 @pytest.mark.parametrize(
     ("path", "helps"),
-    [("cache", True), ("cache/records", True), ("leaderboards/fashion-v1", False), ("", False)],
+    [("cache", True), ("cache/records", True), ("leaderboards/cifar10-v2", False), ("", False)],
 )
 def test_another_cache_is_advised_where_it_is_of_help(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, helps: bool

@@ -16,18 +16,48 @@ import harness
 from harness.api import UsageError
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE
+from harness.drawing.publishing import files_of, write
+from harness.results.build import board_view
+from harness.results.material import gathered
 from harness.results.tables import OF_BOARDS, exported, load_board
 from harness.scoring.flags import Flag
 from harness.store.frame import COLUMNS
 from harness.store.record import Member, Records
 
 pytestmark = pytest.mark.core
-FEATURES = Path(__file__).parents[2] / "leaderboards" / "features-v1"
+BOARDS = Path(__file__).parents[2] / "leaderboards"
 
 
 @pytest.fixture(scope="module")
-def features() -> pd.DataFrame:
-    return load_board(FEATURES)
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A board of two defenses against two attacks, by two metrics; an attack shows no images."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / FILE).write_text(tiny_board("linear", "lmmse", "chen"), encoding="utf-8")
+    kept = BoardFolder(folder)
+    for defense, attack, gain in (
+        ("none", "linear", 9.0),
+        ("none", "lmmse", 11.0),
+        ("mixup[k=2]", "linear", 1.0),
+        ("mixup[k=2]", "lmmse", 4.0),
+    ):
+        decibels = record(defense, attack, (gain,) * 4, right=60)
+        alike = record(defense, attack, (gain,) * 4, metric="mse", leaks_more="lower")
+        both = {
+            "privacy": {**decibels.privacy, **alike.privacy},
+            "by_image": {**decibels.by_image, **alike.by_image},
+        }
+        kept.keep(decibels.model_copy(update=both).sealed())
+    for defense in ("none", "mixup[k=2]"):
+        kept.keep(record(defense, "chen", right=60, privacy={}, by_image={}))
+    for attack in ("linear", "lmmse", "chen"):
+        kept.keep_control(passed(attack))
+    write(folder, files_of(board_view(gathered(kept))))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scores(whole: Path) -> pd.DataFrame:
+    return load_board(whole)
 
 
 @pytest.fixture
@@ -74,8 +104,8 @@ def test_members_of_a_suite_have_rows_of_their_own() -> None:
     assert set(table["attack"]) == {"suite"}
 
 
-def test_a_committed_board_has_a_row_for_each_record_and_metric(features: pd.DataFrame) -> None:
-    records = BoardFolder(FEATURES).kept()
+def test_a_board_has_a_row_for_each_record_and_metric(scores: pd.DataFrame, whole: Path) -> None:
+    records = BoardFolder(whole).kept()
     scored = {
         (each.id, name): score
         for each in records
@@ -83,31 +113,31 @@ def test_a_committed_board_has_a_row_for_each_record_and_metric(features: pd.Dat
         if score.mean is not None
     }
     without = [each for each in records if not any(key[0] == each.id for key in scored)]
-    assert features.shape == (len(scored) + len(without), len(OF_BOARDS)) == (183, 42)
-    assert features["record"].nunique() == len(records) == 62
-    found = features.dropna(subset="metric").set_index(["record", "metric"])
+    assert scores.shape == (len(scored) + len(without), len(OF_BOARDS)) == (10, 48)
+    assert scores["record"].nunique() == len(records) == 6
+    found = scores.dropna(subset="metric").set_index(["record", "metric"])
     assert {key: score.mean for key, score in scored.items()} == found["mean"].to_dict()
     assert {key: score.gain for key, score in scored.items()} == found["gain"].to_dict()
     assert {key: score.n for key, score in scored.items()} == found["n"].to_dict()
 
 
-def test_a_row_has_the_rank_of_its_defense(features: pd.DataFrame) -> None:
-    """As the table that is committed says."""
-    ranked = features[features["rank"].notna()]
+def test_a_row_has_the_rank_of_its_defense(scores: pd.DataFrame, whole: Path) -> None:
+    """As the table that is built says."""
+    ranked = scores[scores["rank"].notna()]
     assert set(ranked["metric"]) == {"snr_db"}
-    cells = pd.read_csv(FEATURES / "leaderboard.csv").query("kind == 'row' and metric == 'snr_db'")
+    cells = pd.read_csv(whole / "leaderboard.csv").query("kind == 'row' and metric == 'snr_db'")
     expected = cells.dropna(subset="rank").set_index(["track", "defense"])["rank"].to_dict()
     found = ranked.groupby(["track", "defense"])["rank"].agg(["min", "max"])
     assert found["min"].to_dict() == found["max"].to_dict() == expected
-    assert not features.loc[features["defense"] == "none", "rank"].notna().any()
+    assert not scores.loc[scores["defense"] == "none", "rank"].notna().any()
 
 
-def test_numbers_can_be_reckoned_with(features: pd.DataFrame) -> None:
-    linear = features.query("track == 'once' and metric == 'snr_db' and attack == 'lmmse'")
+def test_numbers_can_be_reckoned_with(scores: pd.DataFrame) -> None:
+    linear = scores.query("track == 'once' and metric == 'snr_db' and attack == 'lmmse'")
     best = linear.sort_values("gain").iloc[-1]
     assert (best["defense"], best["seed"], best["rounds"]) == ("none", 0, 1)
-    assert features["gain"].dtype == features["accuracy"].dtype == "float64"
-    assert features["verified"].dtype == "boolean"
+    assert scores["gain"].dtype == scores["accuracy"].dtype == "float64"
+    assert scores["verified"].dtype == "boolean"
 
 
 def test_a_cell_without_a_record_is_a_row_that_says_so(tiny: Path) -> None:
@@ -130,18 +160,18 @@ def test_csv_holds_the_same(tiny: Path) -> None:
     assert_frame_equal(read, table.replace("", pd.NA), check_exact=True)
 
 
-def test_json_holds_the_same(tiny: Path, features: pd.DataFrame) -> None:
-    for table in (load_board(tiny), features):
+def test_json_holds_the_same(tiny: Path, scores: pd.DataFrame) -> None:
+    for table in (load_board(tiny), scores):
         values = json.loads(exported(table, "json"))
         read = pd.DataFrame(values, columns=list(OF_BOARDS)).astype(OF_BOARDS)
         assert_frame_equal(read, table, check_exact=True)
     assert values[0]["rank"] is None
 
 
-def test_parquet_holds_the_same(features: pd.DataFrame) -> None:
+def test_parquet_holds_the_same(scores: pd.DataFrame) -> None:
     pytest.importorskip("pyarrow")
-    read = pd.read_parquet(BytesIO(exported(features, "parquet")))
-    assert_frame_equal(read, features, check_exact=True)
+    read = pd.read_parquet(BytesIO(exported(scores, "parquet")))
+    assert_frame_equal(read, scores, check_exact=True)
 
 
 def test_parquet_says_what_it_needs(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +181,7 @@ def test_parquet_says_what_it_needs(tiny: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_unknown_board_offers_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FEATURES.parents[1])
-    with pytest.raises(UsageError, match=r"Did you mean 'features-v1'\?"):
-        harness.load_board("feature-v1")
+    monkeypatch.chdir(BOARDS.parent)
+    with pytest.raises(UsageError, match=r"Did you mean 'features-v2'\?"):
+        harness.load_board("feature-v2")
     assert len(harness.load_board("paper-v1").query("status == 'missing'")) == 202

@@ -1,0 +1,221 @@
+"""The README's first screen and the results of the open boards, from their records.
+
+    python benchmarks/front.py [--write]
+
+Prints both; with --write puts them between their marks in README.md and docs/results/boards.md. A
+test holds that they stand there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.boards.cells import cells_of
+from harness.boards.folder import BoardFolder
+from harness.results.build import board_view
+from harness.results.headline import key_findings
+from harness.results.material import gathered
+from harness.results.numbers import NONE, counted, gained, percent, share, signed
+from harness.results.view import BoardView, Leak, Learned, Number, RowView
+
+ROOT = Path(__file__).parents[1]
+PIXELS, FEATURES = "cifar10-v2", "features-v2"
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "results" / "boards.md"
+GENIE = ROOT / "benchmarks" / "genie.json"
+"""What `python benchmarks/genie.py --out` wrote: decibels by tau and rounds."""
+BEGIN = "<!-- Made by `python benchmarks/front.py --write`: do not edit. -->"
+END = "<!-- End of what is made. -->"
+METRIC, LINEAR = "snr_db", "lmmse"
+
+
+@dataclass
+class Line:
+    """One defense, each image released in so many rounds: what leaks, and what is learned."""
+
+    defense: str
+    rounds: int
+    leak: Leak | None = None
+    learned: dict[int, Learned] = field(default_factory=dict)
+
+
+def main() -> None:
+    """Print both texts, or put them where they belong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true")
+    write = parser.parse_args().write
+    for path, text in texts().items():
+        if write:
+            path.write_text(put(path.read_text(encoding="utf-8"), text), encoding="utf-8")
+        else:
+            print(text, end="\n\n")
+
+
+def texts() -> dict[Path, str]:
+    """What stands between the marks of each file."""
+    pixels, features = (_view(name) for name in (PIXELS, FEATURES))
+    return {README: first_screen(pixels, features), PAGE: results(pixels, features)}
+
+
+def _view(name: str) -> BoardView:
+    return board_view(gathered(BoardFolder(ROOT / "leaderboards" / name)))
+
+
+def put(whole: str, text: str) -> str:
+    """A file's text with this between its marks."""
+    before, _, rest = whole.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+
+
+def first_screen(pixels: BoardView, features: BoardView) -> str:
+    """Pictures, the table of features, and what the board of pixels found."""
+    blocks: list[str] = []
+    if any(line.learned for line in lines_of(features)):
+        blocks += [
+            "![What is learned from CIFAR-10 in ResNet-50's features, over the number of private "
+            f"images](leaderboards/{FEATURES}/curve.png)",
+            table(features, brief=True),
+            READING,
+        ]
+    if any(row.rank for row in pixels.rows):
+        blocks += [
+            "![Accuracy of the best learner against what the strongest attack gains over guessing: "
+            f"CIFAR-10](leaderboards/{PIXELS}/front.png)",
+            " ".join(key_findings(pixels)),
+        ]
+    return "\n\n".join([*blocks, *_stages(pixels, features)])
+
+
+READING = (
+    "Leakage is what `lmmse`, the best linear attack for the stated noise, gains over the best "
+    "guess at 1000 private images. The genie is told every partner of an image; nobody can run it. "
+    "Accuracy is that of the best of several learners, in per cent; * marks what is not surely "
+    "above chance, where the strongest learner here found nothing."
+)
+
+
+def results(pixels: BoardView, features: BoardView) -> str:
+    """The table with its intervals, and what either board found."""
+    blocks: list[str] = []
+    for view in (features, pixels):
+        blocks += [f"## {view.title}", *_stages(view)]
+        if any(len(line.learned) > 1 for line in lines_of(view)):
+            blocks += [table(view, brief=False)]
+        if any(row.rank for row in view.rows):
+            blocks.append(" ".join(key_findings(view)))
+        blocks += _claims(view)
+    return "\n\n".join(blocks)
+
+
+def _stages(*views: BoardView) -> Iterator[str]:
+    """How far boards are filled."""
+    for view in views:
+        lacks = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
+        yield f"`{view.name}` is {view.stage}: {counted(view.records, 'record')}{lacks}."
+
+
+def _claims(view: BoardView) -> Iterator[str]:
+    """What papers say of accuracy, beside ours."""
+    for each in view.claims:
+        if each.metric == "accuracy" and each.measured:
+            images = counted(each.private_size or 0, "image")
+            rounds = counted(each.rounds or 1, "round")
+            yield (
+                f"The paper's {percent(each.claimed)} under `{each.defense}` ({each.note}) stands "
+                f"beside {share(each.measured)} here, from {images} in {rounds}."
+            )
+
+
+def lines_of(view: BoardView) -> list[Line]:
+    """Every defense and number of rounds of a board, of all its tracks."""
+    found: dict[tuple[str, int], Line] = {}
+    for track in view.tracks:
+        own = int(track.protocol.get("rounds", "1"))
+        for row in (row for row in track.rows if row.protected):
+            for rounds, points in row.lines.items():
+                line = found.setdefault((row.defense, rounds), Line(row.defense, rounds))
+                line.learned |= {each.private_size: each for each in points}
+                line.leak = line.leak or (_of_linear(row) if rounds == own else None)
+    names = _named(view.name) if found else []
+    return sorted(found.values(), key=lambda line: (names.index(line.defense), line.rounds))
+
+
+def _named(board: str) -> list[str]:
+    """A board's defenses in its file's order."""
+    cells = cells_of(BoardFolder(ROOT / "leaderboards" / board).board)
+    return [*dict.fromkeys(cell.request.defense for cell in cells)]
+
+
+def _of_linear(row: RowView) -> Leak | None:
+    """What the best linear attack gains."""
+    return next((each.leak(METRIC) for each in row.cells if each.attack == LINEAR), None)
+
+
+def table(view: BoardView, *, brief: bool) -> str:
+    """A line for each defense and number of rounds, a column for each number of images."""
+    lines = [line for line in lines_of(view) if len(line.learned) > 1]
+    sizes = sorted({n for line in lines for n in line.learned})
+    told = genie() if view.name == FEATURES else {}
+    head = ["defense", "released", "`lmmse`, dB", *(["genie, dB"] if told else [])]
+    head += [f"{n:,} images" for n in sizes]
+    rows = [
+        [
+            f"`{line.defense}`",
+            "once" if line.rounds == 1 else f"{line.rounds} times",
+            _leak(line.leak, brief),
+            *([_genie(told, line)] if told else []),
+            *(_accuracy(line.learned.get(n), brief) for n in sizes),
+        ]
+        for line in lines
+    ]
+    bare = {e.private_size: e.reference for row in view.rows for e in row.curve if e.reference}
+    plain = ["unprotected", NONE, NONE, *([NONE] if told else [])]
+    rows.append([*plain, *(_share(bare.get(n), brief) for n in sizes)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _leak(leak: Leak | None, brief: bool) -> str:
+    if leak is None:
+        return NONE
+    return signed(leak.gain.value, leak.unit) if brief else gained(leak)
+
+
+def _accuracy(found: Learned | None, brief: bool) -> str:
+    if found is None or found.accuracy is None:
+        return NONE
+    by = "" if brief or not found.learner else f", `{found.learner}`"
+    return _share(found.accuracy, brief) + ("*" if found.at_chance else "") + by
+
+
+def _share(number: Number | None, brief: bool) -> str:
+    if number is None:
+        return NONE
+    return f"{100 * number.value:.1f}" if brief else share(number)
+
+
+def genie() -> dict[str, dict[str, float]]:
+    """Decibels by tau and rounds; none where nobody ran it."""
+    if not GENIE.exists():
+        return {}
+    found: dict[str, dict[str, float]] = json.loads(GENIE.read_bytes())
+    return found
+
+
+def _genie(told: dict[str, dict[str, float]], line: Line) -> str:
+    """Of singularized mixup as it is, and of nothing else."""
+    _, opened, inside = line.defense.partition("singmix[tau=")
+    tau = inside.removesuffix("]") if opened else ""
+    by_rounds = {f"{float(name):g}": each for name, each in told.items()}
+    try:
+        value = by_rounds[f"{float(tau):g}"][str(line.rounds)]
+    except (ValueError, KeyError):
+        return NONE
+    return f"{value:.1f}"
+
+
+if __name__ == "__main__":
+    main()
