@@ -1,12 +1,20 @@
 """How fast images are encoded, beside plain PyTorch and beside a copy of the same bytes.
 
     python benchmarks/encoding.py [--threads 2 1] [--images 50000] [--repeats 3] [--json]
+    python benchmarks/encoding.py --large [--images 45000] [--rounds 3] [--threads 2]
 
 Times are the best of several repeats of one run, in which the copy, the defense and the PyTorch
 version of its law take turns. The PyTorch versions are below: whole tensors, few lines each, and
 randomness without a key. The radius of singmix is given: it is calibrated once for a release, not
 once a round. Memory is the peak of a fresh process above what it held with its input, over the
 bytes of the release (at most 2); on Linux alone.
+
+`stream` is what rounds cost that are made piece by piece for another process, which reads them as
+a learner does, over what they cost made and held here and then read (at most 1.2).
+
+With `--large` rounds of singmix of feature maps, 18 432 values each, of made-up private images
+are streamed: seconds a round, and the peak memory of both processes, which has to stay below 6 GB
+however many rounds there are.
 """
 
 from __future__ import annotations
@@ -21,21 +29,30 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample, one_hot
 
-from harness.api import AssetUnavailable, Config, Samples
+from harness.api import AssetUnavailable, Config, Samples, SamplesOnDemand, Scale
 from harness.assets.lookup import folder
 from harness.rng import KeyedStream
+from harness.running.encoding import Source
+from harness.running.samples import on_demand
+from harness.sandbox.feed import Fed, Feed, Giver
+from harness.sandbox.lines import ChildLines, ParentLines
 from harness.store.paths import cache_root
 from harness_plugins.datasets.cifar10 import CIFAR10
 from harness_plugins.datasets.cifar10.dataset import Cifar10
 from harness_plugins.datasets.classes_and_scales import CIFAR10_SCALE as SCALE
 
 IMAGES, PUBLIC, CLASSES, RADIUS = 50_000, 10_000, 10, 86.9
+ROUNDS = 3
+"""Of a release that is streamed, or held."""
+LARGE, MAPS = 45_000, (2048, 3, 3)
+LINUX = Path("/proc/self/clear_refs").exists()
 
 
 def plain_weights(n: int, k: int) -> Tensor:
@@ -208,6 +225,92 @@ def speed(case: str, private: Samples, public: Samples, repeats: int) -> dict[st
     }
 
 
+class Reader:
+    """A process that reads a release as a learner does, over the very lines and files."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, __file__, "--reader"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        self.lines = ChildLines(self.process.stdin, self.process.stdout)
+        self._until("ready")
+
+    def read(self, source: Source) -> int:
+        """Have all rounds read; gives the peak of the process's memory."""
+        how = {"rounds": source.rounds, "rows": source.rows, "shape": source.shape}
+        self.lines.send(**how)
+        with TemporaryDirectory() as folder, Giver(Feed(source, Path(folder)), self.lines) as giver:
+            return int(self._until("peak", giver)["peak"])
+
+    def _until(self, end: str, giver: Giver | None = None) -> dict[str, Any]:
+        while True:
+            for message in self.lines.receive(0.2):
+                if end in message:
+                    return message
+                if giver:
+                    giver.give(*message["wanted"])
+            if giver:
+                giver.check()
+
+    def close(self) -> None:
+        """Hang up, on which it ends."""
+        self.lines.close()
+        self.process.wait()
+
+
+def read_forever() -> None:
+    """What a reader's process does: it looks at every value of every piece."""
+    parent = ParentLines(lambda: os._exit(0))
+    torch.set_num_threads(1)
+    parent.send(ready=True)
+    while True:
+        how = parent.receive()
+        shape = tuple(how["shape"])
+        released = Fed(
+            how["rounds"], how["rows"], shape, CLASSES, torch.device("cpu"), parent.fetch
+        )
+        for t in range(released.rounds):
+            for images, _ in released.pieces(t):
+                torch.aminmax(images)
+        parent.send(peak=held("VmHWM") if LINUX else 0)
+
+
+def rounds_of(case: str, private: SamplesOnDemand, public: Samples, rounds: int) -> Source:
+    key = KeyedStream(b"benchmark")
+    return Source(private, public, (case, defense(case)), key, rounds, CLASSES)
+
+
+def streamed(case: str, private: Samples, public: Samples, repeats: int) -> float:
+    """Rounds made for another process that reads them, over rounds held and then read."""
+    source, reader = rounds_of(case, private, public, ROUNDS), Reader()
+
+    def hold() -> None:
+        for round_ in source.held().images:
+            torch.aminmax(round_)
+
+    found = best({"stream": lambda: reader.read(source), "held": hold}, repeats)
+    reader.close()
+    return found["stream"] / found["held"]
+
+
+def large(n: int, rounds: int) -> None:
+    """Rounds of feature maps that do not fit in memory together."""
+    maps = torch.empty(n, *MAPS)
+    for part in maps.split(1000):
+        part.normal_()
+    scale = Scale((0.4,) * MAPS[0], (1.3,) * MAPS[0], low=None, high=None)
+    private = on_demand(Samples(maps, torch.arange(n) % CLASSES), scale)
+    source = rounds_of("singmix", private, Samples(torch.empty(0, *MAPS), torch.empty(0)), rounds)
+    reader = Reader()
+    started = time.perf_counter()
+    other = reader.read(source)
+    taken, own = time.perf_counter() - started, held("VmHWM") if LINUX else 0
+    reader.close()
+    print(f"{n} maps of {math.prod(MAPS)} values, {rounds} rounds: {taken / rounds:.1f} s a round")
+    print(f"peak memory: {own / 1e9:.2f} GB here, {other / 1e9:.2f} GB where they are read")
+
+
 def held(field: str) -> int:
     """Bytes of this process's memory, from Linux's `VmRSS` (now) or `VmHWM` (at most)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -227,7 +330,7 @@ def own_peak(case: str, n: int) -> float:
 
 def peak(case: str, n: int, threads: int) -> float:
     """The same in a fresh process; NaN where there is no Linux to ask."""
-    if not Path("/proc/self/clear_refs").exists():
+    if not LINUX:
         return math.nan
     command = [sys.executable, __file__, "--peak-of", case, "--images", str(n)]
     command += ["--threads", str(threads)]
@@ -239,32 +342,46 @@ def peak(case: str, n: int, threads: int) -> float:
 def heading(source: str, n: int) -> None:
     print(f"{n} images of {source}; a copy of them is 1")
     print(f"{'threads':>7}  {'defense':<22}{'images/s':>10}{'copies':>8}", end="")
-    print(f"{'PyTorch':>9}{'gain':>7}{'at least':>10}{'peak':>7}")
+    print(f"{'PyTorch':>9}{'gain':>7}{'at least':>10}{'peak':>7}{'stream':>8}")
 
 
 def line(row: dict[str, Any]) -> None:
     print(f"{row['threads']:>7}  {row['defense']:<22}{row['images_per_second']:>10.0f}", end="")
     print(f"{row['copies']:>8.2f}{row['pytorch_copies']:>9.2f}{row['gain']:>7.2f}", end="")
-    print(f"{row['least_gain']:>10.2f}{row['peak']:>7.2f}", flush=True)
+    print(f"{row['least_gain']:>10.2f}{row['peak']:>7.2f}{row['stream']:>8.2f}", flush=True)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1], help="default: 2, then 1")
-    parser.add_argument("--images", type=int, default=IMAGES, help=f"default: {IMAGES}")
+    parser.add_argument("--images", type=int, help=f"default: {IMAGES}; {LARGE} with --large")
+    parser.add_argument("--large", action="store_true", help="rounds larger than memory instead")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="with --large")
     parser.add_argument("--repeats", type=int, default=3, help="of which the best counts")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable")
     parser.add_argument("--json", action="store_true", help="machine-readable, instead of a table")
     parser.add_argument("--peak-of", choices=CASES, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--reader", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    asked.images = asked.images or (LARGE if asked.large else IMAGES)
+    return asked
 
 
 def main() -> None:
     asked = arguments()
-    if asked.peak_of:
-        torch.set_num_threads(asked.threads[0])
+    torch.set_num_threads(asked.threads[0])
+    if asked.reader:
+        read_forever()
+    elif asked.peak_of:
         print(own_peak(asked.peak_of, asked.images))
-        return
+    elif asked.large:
+        large(asked.images, asked.rounds)
+    else:
+        compare(asked)
+
+
+def compare(asked: argparse.Namespace) -> None:
+    """Every case with so many threads, line by line."""
     private, public, source = data(asked.images)
     if not asked.json:
         heading(source, asked.images)
@@ -274,6 +391,7 @@ def main() -> None:
         for case in asked.case or CASES:
             measured = speed(case, private, public, asked.repeats)
             measured["peak"] = peak(case, asked.images, threads)
+            measured["stream"] = streamed(case, private, public, asked.repeats)
             rows.append({"threads": threads, "defense": case, **measured})
             if not asked.json:
                 line(rows[-1])
