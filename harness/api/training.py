@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -42,3 +43,14 @@ def rate(recipe: Recipe, steps: int) -> Callable[[int], float]:
     """The share of the rate at each step of a training of so many `steps`."""
     shape = SCHEDULES[recipe.schedule]
     return lambda step: shape(min(1.0, step / max(1, steps)))
+
+
+def spans(n: int, size: int) -> list[slice]:
+    """0..n-1 cut into slices of `size`; a last row alone joins the slice before it.
+
+    BatchNorm has no variance to compute from a batch of one.
+    """
+    starts = list(range(0, n, size)) or [0]
+    if len(starts) > 1 and n - starts[-1] == 1 and size > 1:
+        starts.pop()
+    return [slice(a, b) for a, b in pairwise([*starts, n])]

@@ -286,7 +286,7 @@ def with_statistics_of(model: nn.Sequential, images: Tensor, device: torch.devic
 
     from torch.optim.swa_utils import update_bn
 
-    from harness.running.training import spans
+    from harness.api.training import spans
 
     copied = copy.deepcopy(model)
     update_bn((images[span] for span in spans(len(images), 256)), copied, device)

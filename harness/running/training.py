@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import CellFailed, Loader, Progress, Recipe, Stream, Victim
 from harness.api.plugins import silent
-from harness.api.training import optimiser, rate
+from harness.api.training import optimiser, rate, spans
 from harness.rng import seeded
 from harness.running.release import Stack
 from harness.sandbox.rebuilding import cut_at
@@ -93,17 +93,6 @@ class Batches:
         for rows in batches:
             here = rows.to(images.device)
             yield images[here], labels[here]
-
-
-def spans(n: int, size: int) -> list[slice]:
-    """0..n-1 cut into slices of `size`; a last row alone joins the slice before it.
-
-    BatchNorm has no variance to compute from a batch of one.
-    """
-    starts = list(range(0, n, size)) or [0]
-    if len(starts) > 1 and n - starts[-1] == 1 and size > 1:
-        starts.pop()
-    return [slice(a, b) for a, b in pairwise([*starts, n])]
 
 
 @contextmanager

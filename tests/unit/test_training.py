@@ -14,6 +14,7 @@ from harness.api import (
     TrainingDefense,
     UsageError,
 )
+from harness.api.training import spans
 from harness.running.release import Stack
 from harness.running.samples import standardised
 from harness.running.training import (
@@ -24,7 +25,6 @@ from harness.running.training import (
     gradient_streams,
     objective,
     rate,
-    spans,
     state,
 )
 from harness.sandbox.rebuilding import cut_at, restore

@@ -33,9 +33,10 @@ class Reading:
     """Encodings as rows of numbers that images have too.
 
     A row holds a mixture of images and white noise, of the variance `floor` + `slope` t, held
-    between `least` and `most`, where t is the encoding's mean square. `known` is False where the
-    law could not be tried. With `magnitudes`, encodings carry random signs: rows are their
-    absolute values, which images do not have until they are encoded too.
+    between `least` and `most`, where t is the encoding's mean square; no noise where the law
+    could not be tried. With `magnitudes`, encodings carry random signs: rows are their absolute
+    values, which images do not have until they are encoded too. `changes` is False where the law
+    leaves images as they are.
     """
 
     space: Subspace
@@ -43,8 +44,8 @@ class Reading:
     slope: float = 0.0
     least: float = 0.0
     most: float = 0.0
-    known: bool = False
     magnitudes: bool = False
+    changes: bool = True
 
     @classmethod
     def of(cls, lesson: Lesson) -> Reading:
@@ -56,10 +57,13 @@ class Reading:
         encodings, mixtures = _tried(lesson)
         rows, content = space.project(encodings), space.embed(mixtures)
         if _alike(rows, content) < _HIDDEN and _alike(rows.abs(), content.abs()) > _SEEN:
-            return cls(space, known=True, magnitudes=True)
+            return cls(space, magnitudes=True)
         noise = (rows - content).square().mean(1)
         floor, slope = _line(mean_square(encodings), noise)
-        return cls(space, floor, slope, *(float(end) for end in noise.aminmax()), known=True)
+        least, most = (float(end) for end in noise.aminmax())
+        images = lesson.public.images[: len(encodings)]
+        changes = encodings.shape != images.shape or not torch.equal(encodings, images)
+        return cls(space, floor, slope, least, most, changes=changes)
 
     def rows(self, encodings: Tensor) -> Tensor:
         """[b, d] of encodings [b, *shape]."""
