@@ -54,7 +54,8 @@ class Lesson:
 
     release: Encodings
     public: Samples
-    """Public images with hard labels, as they are: not encoded."""
+    """Public images as they are, not encoded. Nobody says what they show: all labels are 0, so
+    that whatever is known of classes was learned from the release."""
     law: Encoder
     """The encoding defense with its resolved parameters; it encodes public images likewise."""
     scale: Scale

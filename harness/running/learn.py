@@ -158,10 +158,9 @@ def _hand_over(folder: Path, frame: LessonFrame, splits: Splits) -> None:
     from harness.sandbox.lessons import FRAME, PUBLIC
     from harness.store.artifacts import save_tensors
 
-    public = {"images": splits.public.images, "labels": splits.public.labels}
     with disk_errors(folder):
         (folder / FRAME).write_text(frame.model_dump_json(), encoding="utf-8")
-        save_tensors(public, folder / PUBLIC)
+        save_tensors({"images": splits.public.images}, folder / PUBLIC)
 
 
 def _ask_about(folder: Path, splits: Splits) -> None:

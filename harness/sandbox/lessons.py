@@ -108,11 +108,12 @@ class Pupil:
 
 def _lesson(folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Message]) -> Lesson:
     device = torch.device(frame.device)
-    public = load_file(folder / PUBLIC, frame.device)
+    public = load_file(folder / PUBLIC, frame.device)["images"]
+    unnamed = torch.zeros(len(public), dtype=torch.int64, device=device)
     encoded = frame.encoded
     return Lesson(
         release=Fed(encoded.rounds, encoded.rows, encoded.shape, frame.classes, device, fetch),
-        public=Samples(public["images"], public["labels"]).standardised(frame.scale),
+        public=Samples(public, unnamed).standardised(frame.scale),
         law=encoder(frame.law, frame.classes),
         scale=frame.scale,
         shape=frame.shape,

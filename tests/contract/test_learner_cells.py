@@ -81,7 +81,7 @@ def test_without_any_learner_the_cell_fails(ran):
 
 
 def test_a_learner_finds_the_release_and_public_images_and_nothing_else(ran):
-    """Neither labels of the test images nor these themselves, nor anything of the private ones."""
+    """Neither the test images nor any hard label, nor anything of the private images."""
     left_out = ran["everyone"].json["utility"]["left_out"]["pries"]
     seen = json.loads(left_out.removeprefix("RuntimeError: "))
     files = {"public.safetensors", "lesson.json"}
@@ -90,3 +90,4 @@ def test_a_learner_finds_the_release_and_public_images_and_nothing_else(ran):
     assert seen["holds"] == sorted(
         ("release", "public", "law", "scale", "shape", "classes", "device", "rng", "victim")
     )
+    assert seen["public"] == [0], "public images come without names"

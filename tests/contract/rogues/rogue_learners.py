@@ -139,5 +139,6 @@ class Pries(Learner):
             "beside": sorted(str(path.relative_to(folder.parent)) for path in beside),
             "frame": json.loads((folder / "lesson.json").read_text()),
             "holds": sorted(vars(lesson)),
+            "public": lesson.public.labels.unique().tolist(),
         }
         raise RuntimeError(json.dumps(found))
