@@ -1,6 +1,6 @@
 """How fast ResNet-50's features are extracted, and what a linear probe makes of them.
 
-    python benchmarks/extraction.py [--train 2000] [--test 10000] [--json]
+    python benchmarks/extraction.py [--train 2000] [--test 5000] [--json]
 
 CIFAR-10 at 96 pixels, in float32 and in bfloat16, which take turns on the same images; times are
 of one core, the best of the turns: the engine computes as many batches at a time as it has cores.
@@ -101,7 +101,7 @@ def measured(train: int, test: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--train", type=int, default=2000)
-    parser.add_argument("--test", type=int, default=10_000)
+    parser.add_argument("--test", type=int, default=5000)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
