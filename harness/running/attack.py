@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.api.data import Splits
+from harness.api.data import Samples, Splits
 from harness.api.errors import CellFailed
 from harness.api.knowledge import NETWORKS, Channel
 from harness.api.plugins import Progress
@@ -192,9 +192,18 @@ def candidates(splits: Splits, stream: KeyedStream) -> Candidates:
 
     private, test = splits.private.images, splits.test.images
     decoys = test[: len(private)].to(private.dtype)
-    order = stream.stream(what="candidates").permutation(len(private) + len(decoys))
-    truth = order.argsort()[: len(private)]
-    return Candidates(torch.cat([private, decoys])[order], truth)
+    mixed = torch.cat([private, decoys])[_order(splits, stream)]
+    return Candidates(mixed, true_places(splits, stream))
+
+
+def _order(splits: Splits, stream: KeyedStream) -> Tensor:
+    n = len(splits.private)
+    return stream.stream(what="candidates").permutation(n + min(n, len(splits.test)))
+
+
+def true_places(splits: Splits, stream: KeyedStream) -> Tensor:
+    """[n] where each private image is among the candidates."""
+    return _order(splits, stream).argsort()[: len(splits.private)]
 
 
 def hand_over(run: Run, folder: Path, frame: Frame, channels: frozenset[Channel]) -> None:
@@ -225,9 +234,9 @@ def _tensors(
     if channel is Channel.PUBLIC:
         return {"images": splits.public.images, "labels": splits.public.labels}
     if channel is Channel.CANDIDATES:
-        mixed = candidates(splits, stream)
-        images = mixed.images if mixed.images.is_floating_point() else mixed.images.float() / 255
-        return {channel: splits.scale.standardise(images)}
+        images = candidates(splits, stream).images
+        mixed = Samples(images, images.new_empty(0))
+        return {channel: mixed.standardised(splits.scale).images}
     if channel in PREFIXED:
         held = release.secrets if channel is Channel.BN_STATISTICS else release.tensors
         return below(f"{channel}.", held)

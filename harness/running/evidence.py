@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harness.api import CellFailed, Reconstruction, Release, ReleaseKind, Samples
+from harness.api import CellFailed, Reconstruction, Release, ReleaseKind, Samples, Scale
 from harness.rng import KeyedStream
-from harness.running.attack import MASKS, candidates
-from harness.running.samples import JudgedSplits
+from harness.running.attack import MASKS, true_places
+from harness.running.samples import CHUNK, JudgedSplits
 from harness.scoring.findings import (
     BatchFacts,
     Facts,
@@ -54,17 +55,15 @@ class Evidence:
         """The truth about weights, signs, sources and classes."""
         splits, secrets = self.splits, self.release.secrets
         classes = len(splits.classes)
-        private, public = (
-            part.standardised(splits.scale) for part in (splits.private, splits.public)
-        )
-        means, present = _prototypes(private, classes)
-        public_means, known = _prototypes(public, classes)
+        public = splits.public.standardised(splits.scale)
+        means, present = _prototypes(splits.private, splits.scale, classes)
+        public_means, known = _prototypes(splits.public, splits.scale, classes)
         guess = public.images.flatten(1).mean(0)
         public_means[~known] = guess
         return Facts(
             weights=secrets.get("weights", NONE)[..., 0].flatten(),
             sources=secrets.get("sources", NONE.long()).flatten(0, 1),
-            candidates=candidates(splits, self.secret).truth,
+            candidates=true_places(splits, self.secret),
             signs=self._signs if MASKS in secrets else None,
             prototypes=means,
             public_prototypes=public_means,
@@ -196,9 +195,14 @@ def rows_of(name: str, claim: Tensor, named: Tensor | None, count: int) -> Tenso
     return _checked_rows(named, count)
 
 
-def _prototypes(samples: Samples, classes: int) -> tuple[Tensor, Tensor]:
-    """[classes, d] mean of each class, and which classes there are."""
-    rows = samples.images.flatten(1)
+def _prototypes(samples: Samples, scale: Scale, classes: int) -> tuple[Tensor, Tensor]:
+    """[classes, d] mean of each class, standardised, and which classes there are.
+
+    Piece by piece: all private images standardised would take twice their room or more.
+    """
     counts = samples.labels.bincount(minlength=classes)
-    sums = rows.new_zeros(classes, rows.shape[1]).index_add_(0, samples.labels, rows)
+    sums = torch.zeros(classes, prod(samples.images.shape[1:]))
+    for start in range(0, len(samples), CHUNK):
+        part = samples[start : start + CHUNK].standardised(scale)
+        sums.index_add_(0, part.labels, part.images.flatten(1))
     return sums / counts.clamp(min=1).view(-1, 1), counts > 0
