@@ -224,7 +224,8 @@ class Reconstruction:
     - `shares` [rows, q]: with `clusters`; the weight of each of them in the encoding
     - `publics` [rows, q] int64: of all rows; the public images that are mixed into each encoding,
       in the order of the view's, -1 for none
-    - `p_values` [..., pairs]: of tests whose null hypothesis says that nothing leaks
+    - `p_values` [..., pairs]: of tests whose null hypothesis says that encodings cannot be
+      told apart
     - `inputs` [batches, b, *input shape]: of gradients; what the model was given, as it was given,
       in any order within a batch
     - `batch_labels` [batches, b, classes]: of gradients; the labels of each batch, in any order.

@@ -48,9 +48,10 @@ WHY = {"failed": "failed", "timeout": "time", "not_applicable": "cannot be", "mi
 
 READING = (
     "**Gain** is what the strongest attack on each image scores beyond the best guess that uses no "
-    "release, signed so that positive leaks more. In a row, the guess is the best of all nulls on "
-    "each image, and of every attack's answer to another image of the same class: as many tries, "
-    "and as lucky. In a cell it is the one null that is best on average.",
+    "release, signed so that positive leaks more. In a row, the guess is what the strongest of the "
+    "same attacks' answers is worth where other images of the class are true: as many tries, as "
+    "much help by matching, and as lucky. Where the best guess without a release has a higher "
+    "mean, that counts. In a cell it is the one null that is best on average.",
     "**Intervals** are 95%, and of two kinds. Of one seed: a bootstrap over images (of accuracies: "
     "Wilson's over test images); how another seed would do is not in it, so rows of one seed look "
     "surer than they are. Of several: Student's t over the seeds' means, or the seeds' own "

@@ -50,7 +50,7 @@ def _found(view: BoardView) -> tuple[str, ...]:
 
 
 def _front(title: str, rows: Sequence[RowView], metric: str) -> str:
-    """How many are on the front, and its ends, but for those that teach nothing or hide nothing."""
+    """How many are on the front, and its ends, but for those at chance or wide open."""
     front = [row for row in rows if row.rank[metric] == 1]
     useless = [row for row in front if row.at_chance]
     rest = [row for row in front if row not in useless]

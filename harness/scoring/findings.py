@@ -245,7 +245,7 @@ def _snr(found: Tensor, true: Tensor) -> Tensor:
 
 
 def _p_values(claim: Tensor, _: Tensor, facts: Facts) -> dict[str, Finding]:
-    """How often tests of "nothing leaks" reject it; more often than their level is a leak.
+    """How often tests of "no difference" reject it; more often than their level is a leak.
 
     Tests of one pair of images depend on each other: the interval is that of a mean over the last
     axis, of pairs.

@@ -72,7 +72,7 @@ def verdict(privacy: Mapping[str, MetricScore], told: Mapping[str, FoundOut] | N
 
 
 def _nothing(privacy: Mapping[str, MetricScore], attacks: Mapping[str, FoundOut]) -> str:
-    """Where nothing leaks that was looked for, or nothing was looked for."""
+    """Where nothing was gained that was looked for, or nothing was looked for."""
     for each in attacks.values():
         if each.identification:
             return (
@@ -81,8 +81,8 @@ def _nothing(privacy: Mapping[str, MetricScore], attacks: Mapping[str, FoundOut]
             )
         if each.findings:
             return (
-                "Nothing is shown to leak: what the attack claims is no nearer to the truth than "
-                "a guess; a stronger attack may do better."
+                "No gain shown over guessing: what the attack claims is no nearer to the truth "
+                "than a guess; a stronger attack may do better."
             )
     reasons = sorted({score.unavailable or "" for score in privacy.values()})
     return f"Nothing was scored ({'; '.join(reasons) or 'no metrics'}), so nothing is known."
@@ -166,9 +166,8 @@ def _sentence(name: str, score: MetricScore) -> str:
     interval = f"95% interval {low} to {high}"
     if guesswork(score):
         return (
-            f"Hardly anything is shown to leak: {_gain(name, score)} over {null}, {interval}, is "
-            "no more than a better guess without the release may reach; a stronger attack may do "
-            "better."
+            f"No more than guesswork: {_gain(name, score)} over {null}, {interval}, is what a "
+            "better guess without the release may reach; a stronger attack may do better."
         )
     if direction(score) > 0:
         return f"{_leaking(name, score)} than {null}, {interval}; {_worst(score)}."

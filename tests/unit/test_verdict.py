@@ -36,7 +36,7 @@ def test_a_gain_says_what_leaks_and_how_much():
 
 def test_a_gain_that_guessing_may_reach_is_not_called_a_leak():
     text = verdict({"snr_db": score(0.03, 0.01, 0.05)})
-    assert text.startswith("Hardly anything is shown to leak: 0.03 dB over the best null")
+    assert text.startswith("No more than guesswork: 0.03 dB over the best null")
     assert verdict({"snr_db": score(0.2, 0.01, 0.4)}).startswith("The release leaks")
 
 
@@ -79,7 +79,7 @@ def test_what_else_was_found_is_told_where_it_beats_a_guess():
         "reaches 0.06."
     )
     guess = FoundOut(None, {"weight_error": weights(0.06, 0.05, 0.07)})
-    assert verdict(NO_IMAGES, {"a": guess}).startswith("Nothing is shown to leak")
+    assert verdict(NO_IMAGES, {"a": guess}).startswith("No gain shown over guessing")
 
 
 def test_of_many_that_identify_the_best_speaks_for_all():
@@ -199,4 +199,4 @@ def test_an_attack_that_clusters_well_is_told_in_one_sentence():
 def test_a_step_at_which_a_guess_is_always_right_does_not_fail():
     sure = Finding(value=1.0, ci=(1.0, 1.0), chance=1.0, n=9)
     told = FoundOut(None, {"cluster_purity": sure})
-    assert verdict({}, {"carlini": told}).startswith("Nothing is shown to leak")
+    assert verdict({}, {"carlini": told}).startswith("No gain shown over guessing")
