@@ -36,7 +36,8 @@ class Reading:
     between `least` and `most`, where t is the encoding's mean square; no noise where the law
     could not be tried. With `magnitudes`, encodings carry random signs: rows are their absolute
     values, which images do not have until they are encoded too. `changes` is False where the law
-    leaves images as they are.
+    leaves images as they are. What images differ in from their classes comes again in every round:
+    in sums over T rounds it counts for `again` T + `once` times what it does in a row of one image.
     """
 
     space: Subspace
@@ -46,6 +47,8 @@ class Reading:
     most: float = 0.0
     magnitudes: bool = False
     changes: bool = True
+    again: float = 1.0
+    once: float = 0.0
 
     @classmethod
     def of(cls, lesson: Lesson) -> Reading:
@@ -54,7 +57,7 @@ class Reading:
         space = Subspace.between(lesson.shape, example, "auto")
         if len(lesson.public) < _FEWEST:
             return cls(space)
-        encodings, mixtures = _tried(lesson)
+        encodings, mixtures, weights = _tried(lesson)
         rows, content = space.project(encodings), space.embed(mixtures)
         if _alike(rows, content) < _HIDDEN and _alike(rows.abs(), content.abs()) > _SEEN:
             return cls(space, magnitudes=True)
@@ -63,7 +66,8 @@ class Reading:
         least, most = (float(end) for end in noise.aminmax())
         images = lesson.public.images[: len(encodings)]
         changes = encodings.shape != images.shape or not torch.equal(encodings, images)
-        return cls(space, floor, slope, least, most, changes=changes)
+        again, once = _mixed(weights)
+        return cls(space, floor, slope, least, most, changes=changes, again=again, once=once)
 
     def rows(self, encodings: Tensor) -> Tensor:
         """[b, d] of encodings [b, *shape]."""
@@ -108,13 +112,23 @@ def public_rows(lesson: Lesson, reading: Reading, most: int) -> Tensor:
     return reading.rows(encoded.images.to(lesson.device))
 
 
-def _tried(lesson: Lesson) -> tuple[Tensor, Tensor]:
-    """Encodings of public images, and the mixtures that they hide."""
+def _tried(lesson: Lesson) -> tuple[Tensor, Tensor, Tensor]:
+    """Encodings of public images, and the mixtures that they hide, with their weights [n, k]."""
     pool = lesson.public[:_TRIED]
     encoded = lesson.law.encode(pool, lesson.public, lesson.rng.stream(use="law"))
     images = torch.cat([pool.images, lesson.public.images])  # public ones count from n on
     mixtures = mix(images, encoded.secrets.sources, encoded.secrets.weights)
-    return encoded.images.to(mixtures), mixtures
+    return encoded.images.to(mixtures), mixtures, encoded.secrets.weights
+
+
+def _mixed(weights: Tensor) -> tuple[float, float]:
+    """Mean s of the sums of squared weights [n, k], and s - q/s, q that of fourth powers.
+
+    With W the mixing matrix of a round, least squares on WY have an error of WW' along WY, and
+    tr (W'W)² / tr W'W is 2s - q/s where partners are drawn apart. Over rounds W'W comes to s I.
+    """
+    s, q = (float(weights.pow(power).sum(1).mean()) for power in (2, 4))
+    return (s, s - q / s) if s else (1.0, 0.0)
 
 
 def _alike(one: Tensor, other: Tensor) -> float:

@@ -94,8 +94,9 @@ def _classifier(
     if public is None:
         public = _plainly(sums, pulled, strength, held)
     means = public.directions((pulled - held.view(-1, 1) * public.mean) / strength.view(-1, 1))
-    fresh, stale = sums.noise / sums.mass, sums.squares / sums.mass * lesson.release.rounds
-    error = (fresh + stale * public.variances) / strength.view(-1, 1)
+    stale = sums.squares * (reading.again * lesson.release.rounds + reading.once)
+    spread = (sums.noise + stale * public.variances) / sums.mass
+    error = spread / strength.view(-1, 1)
     # The largest eigenvalue is of the mean of all classes, which tells nothing of classes.
     apart = slice(0, max(1, len(strength) - 1))
     share = between_classes(means[apart], error[apart], public.variances)

@@ -90,14 +90,15 @@ def _summed(lesson: Lesson, reading: Reading, public: Components, progress: Prog
 
 def _classifier(lesson: Lesson, reading: Reading, sums: Sums, public: Components) -> Classifier:
     """What the penalty is made of is told by the class means, as `classmeans` sees them."""
-    variances, rounds = public.variances, lesson.release.rounds
+    variances = public.variances
+    stale = reading.again * lesson.release.rounds + reading.once
     noise = _noise(sums, public)
     louder = noise / sums.noise if sums.noise else 1.0
     strength, turned = torch.linalg.eigh(sums.labels.double())
     seen = strength > 1e-6 * float(strength[-1])
     strength, turned = strength[seen].float().view(-1, 1), turned[:, seen].float()
     means = (sums.pull @ turned).T / strength
-    spread = (sums.fresh * louder + rounds * sums.squares * variances) / sums.mass
+    spread = (sums.fresh * louder + stale * sums.squares * variances) / sums.mass
     error = spread / strength
     apart = slice(0, max(1, len(strength) - 1))
     share = between_classes(means[apart], error[apart], variances)
