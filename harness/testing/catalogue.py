@@ -111,7 +111,16 @@ def _defense(work: str) -> tuple[Check, ...]:
 
 
 CHECKS: dict[str, tuple[Check, ...]] = {
-    "encoding defenses": _defense("encodes"),
+    "encoding defenses": (
+        *_defense("encodes"),
+        Check(
+            "pieces",
+            "defenses:encodes_in_pieces",
+            "draw what rows have in common when a round begins, and the rest row after row, so "
+            "that it does not matter how many are asked for at a time",
+            runs=2,
+        ),
+    ),
     "training defenses": _defense("trains"),
     "gradient defenses": _defense("protects"),
     "attacks": (

@@ -8,7 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.api import CellFailed, HarnessError, Recipe, Release, ReleaseKind, Samples, Stage
+from harness.api import (
+    CellFailed,
+    Encoded,
+    HarnessError,
+    PiecewiseDefense,
+    Recipe,
+    Release,
+    ReleaseKind,
+    Samples,
+    Stage,
+)
 from harness.asking.plan import resolved
 from harness.rng import Axis, KeyedStream, derive
 from harness.running.learning import learning
@@ -35,6 +45,8 @@ KINDS = {
 }
 ROUNDS = 2
 BATCH = 2
+PIECE = 7
+"""Rows asked for at a time, but for the first and the last."""
 ANOTHER = b"another owner's key"
 MASKS = "extra.masks"
 
@@ -145,6 +157,32 @@ def encodes(subject: Subject) -> str:
     return f"encodings {list(release.tensors['encodings'].shape)} float32"
 
 
+def encodes_in_pieces(subject: Subject) -> str:
+    """The pieces of a round are the rows of the whole, whatever their sizes."""
+    private, public = images(subject)
+    defense = subject.build()
+    if not isinstance(defense, PiecewiseDefense):
+        return "makes a round in one piece"
+    whole = defense.encode(private, public, KeyedStream(KEY))
+    begun = defense.begin(private, public, KeyedStream(KEY))
+    sizes = [1, *[PIECE] * ((len(private) - 1) // PIECE), (len(private) - 1) % PIECE]
+    pieces = [begun.rows(rows) for rows in torch.split(torch.arange(len(private)), sizes)]
+    joined = {name: torch.cat([_parts(piece)[name] for piece in pieces]) for name in _parts(whole)}
+    wrong = different(joined, _parts(whole))
+    if begun.resolved != whole.resolved:
+        wrong.append("resolved parameters")
+    if begun.shape != tuple(whole.images.shape[1:]):
+        wrong.append("the shape of an encoding")
+    if wrong:
+        raise Violation(f"pieces of a round and the whole differ in {', '.join(wrong)}")
+    return f"{len(pieces)} pieces hold the rows of the whole"
+
+
+def _parts(made: Encoded) -> dict[str, Tensor]:
+    kept = {"weights": made.secrets.weights, "sources": made.secrets.sources, **made.secrets.extra}
+    return {"images": made.images, "labels": made.labels, **kept}
+
+
 def trains(subject: Subject) -> str:
     """The recipe stays one, and a model is trained to the end under the defense."""
     recipe = subject.build().adapt(resolved("victims", VICTIM, "quick", known()).config)
@@ -179,9 +217,7 @@ def _encoding(subject: Subject) -> Callable[[KeyedStream], dict[str, Tensor]]:
     defense = subject.build()
 
     def encode(stream: KeyedStream) -> dict[str, Tensor]:
-        made = defense.encode(private, public, stream)
-        weights, sources = made.secrets.weights, made.secrets.sources
-        return {"images": made.images, "weights": weights, "sources": sources}
+        return _parts(defense.encode(private, public, stream))
 
     return encode
 
