@@ -170,7 +170,11 @@ def _names(values: Iterable[Any]) -> str:
 
 def one_line(record: RunRecord) -> str:
     """A record in a line: the cell, what leaked, what was learned, its id."""
-    cell = f"{record.request.defense} × {record.request.attack}"
+    asked = record.request
+    cell = f"{asked.defense} × {asked.attack}"
+    if asked.only == "utility":
+        times = "once" if asked.rounds == 1 else f"{asked.rounds} times"
+        cell = f"{asked.defense}, {asked.sizes.private} images {times}"
     seed = f" seed {record.request.seed}" if record.request.seed else ""
     return f"{record.id[:12]}  {cell:<58} {record.dataset.name}{seed}  {_result(record)}"
 
