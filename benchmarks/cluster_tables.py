@@ -4,6 +4,7 @@
     python benchmarks/cluster_tables.py cross     # across two datasets, k=4 and k=6
     python benchmarks/cluster_tables.py mixup     # no masks
     python benchmarks/cluster_tables.py singmix   # from tau = 1 down: where each stage dies
+    python benchmarks/cluster_tables.py em        # pairs by likelihood, without a network
     python benchmarks/cluster_tables.py moved     # images rotated and shifted before mixing
     python benchmarks/cluster_tables.py oracle    # truth put in place of each stage
     python benchmarks/cluster_tables.py rounds    # how many encodings of an image it takes
@@ -75,6 +76,12 @@ def singmix() -> Iterator[Cell]:
     return against(defenses, (*ATTACKS, "carlini[oracle=clusters]"))
 
 
+def em() -> Iterator[Cell]:
+    """Where the noise leaves something to be found."""
+    for dataset, tau in (("cifar10", "1e-1"), ("cifar10", "1e-2"), ("fashion", "1e-1")):
+        yield Cell(dataset, f"singmix[tau={tau}]", "em", {"threat_model": "released"})
+
+
 def moved() -> Iterator[Cell]:
     """Luo's own setting, with many encodings of an image and with few; then longer training."""
     defense = "instahide[k=2,augment=affine]"
@@ -133,6 +140,7 @@ TABLES: dict[str, Callable[[], Iterator[Cell]]] = {
     ),
     "mixup": lambda: against(("mixup[k=2]",)),
     "singmix": singmix,
+    "em": em,
     "moved": moved,
     "oracle": oracle,
     "rounds": rounds,

@@ -8,6 +8,7 @@ from strangers import SMALL, Machine, names
 STRIPES = (*SMALL, "--dataset", "stripes")
 OFFERED = {
     ("defenses", "blur"),
+    ("defenses", "clouds"),
     ("defenses", "smallhidden"),
     ("defenses", "clip"),
     ("attacks", "sharpen"),
@@ -216,3 +217,15 @@ def test_uninstalled_it_vanishes_and_its_records_stay(machine, records):
 
 def test_nothing_is_left_behind(machine, records):
     assert machine.left_behind() == []
+
+
+def test_noise_of_a_colour_that_nobody_stated_is_learned_and_told_by_a_flag(machine):
+    sizes = ("--private-size", "200", "--public-size", "5000", "--preset", "quick")
+    asked = (*STRIPES[:-1], "fashion-mini", "--defense", "clouds", *sizes)
+    ran = machine.series([[*asked, "--attack", name] for name in ("lmmse", "regression")])
+    stated, learned = (outcome.json for outcome in ran)
+    errors = [record["findings"]["squared_error"]["value"] for record in (stated, learned)]
+    assert errors[0] / errors[1] >= 10**0.8  # 8 dB
+    flags = [{flag["name"] for flag in record["flags"]} for record in (stated, learned)]
+    assert "missed_forecast" in flags[0]
+    assert "missed_forecast" not in flags[1]

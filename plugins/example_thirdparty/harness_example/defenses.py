@@ -17,7 +17,7 @@ from harness.api import (
     Stream,
     TrainingDefense,
 )
-from harness_example.plugin import BlurConfig, ClipConfig, SmallHiddenConfig
+from harness_example.plugin import BlurConfig, ClipConfig, CloudsConfig, SmallHiddenConfig
 
 
 class Blur(EncodingDefense[BlurConfig]):
@@ -29,6 +29,25 @@ class Blur(EncodingDefense[BlurConfig]):
         classes = 1 + max(int(private.labels.max()), int(public.labels.max()))
         return Encoded(
             images=_blur(private.images, self.config.strength),
+            labels=one_hot(private.labels, classes).float(),
+            secrets=Secrets(weights=torch.ones(len(private), 1), sources=rows),
+        )
+
+
+class Clouds(EncodingDefense[CloudsConfig]):
+    """Noise of long waves on every image by itself."""
+
+    def encode(self, private: Samples, public: Samples, rng: Stream) -> Encoded:
+        """Images [n,c,h,w] under noise, labels as they are."""
+        white = rng.normal(*private.images.shape).to(private.images)
+        point = torch.zeros_like(private.images[:1])
+        point[..., 0, 0] = 1
+        loudness = _blur(point, self.config.size).flatten(2).norm(dim=2).view(1, -1, 1, 1)
+        noise = _blur(white, self.config.size) / loudness
+        rows = torch.arange(len(private)).view(-1, 1)
+        classes = 1 + max(int(private.labels.max()), int(public.labels.max()))
+        return Encoded(
+            images=private.images + self.config.thickness * noise,
             labels=one_hot(private.labels, classes).float(),
             secrets=Secrets(weights=torch.ones(len(private), 1), sources=rows),
         )

@@ -27,6 +27,13 @@ class BlurConfig(Config):
     strength: float = Field(1.0, ge=0, le=10, description="deviation of the Gaussian, in pixels")
 
 
+class CloudsConfig(Config):
+    """How thick the clouds are, and how large."""
+
+    thickness: float = Field(5.0, ge=0, le=1000, description="deviation of the noise")
+    size: float = Field(3.0, ge=0, le=10, description="deviation of its blur, in pixels")
+
+
 class SmallHiddenConfig(Config):
     """How dear large features are."""
 
@@ -66,6 +73,19 @@ def harness_defenses() -> list[DefenseSpec]:
             formula="x~ = x * N(0, strength²), circular",
             weaknesses=("a convolution can be undone: see the attack 'sharpen'",),
             example="blur[strength=2]",
+        ),
+        DefenseSpec(
+            name="clouds",
+            version="1",
+            summary="covers images with smooth noise",
+            reference="textbook example; no paper calls this private",
+            factory="harness_example.defenses:Clouds",
+            config=CloudsConfig,
+            stage=Stage.ENCODING,
+            formula="x~ = x + thickness · e * N(0, size²), circular, e white; the noise to unit "
+            "variance",
+            weaknesses=("noise without fine detail leaves that of the image in clear",),
+            example="clouds[thickness=5]",
         ),
         DefenseSpec(
             name="smallhidden",

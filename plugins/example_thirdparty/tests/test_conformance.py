@@ -5,7 +5,7 @@ import pytest
 from harness.testing import checks_for
 
 PLUGINS = (
-    *("blur", "smallhidden", "clip"),
+    *("blur", "clouds", "smallhidden", "clip"),
     *("sharpen", "featuremean", "firstlayer", "lookup"),
     *("stripes", "max_error", "corners"),
 )
