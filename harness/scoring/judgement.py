@@ -307,8 +307,10 @@ class Judge:
 
         Images to hide the truth among are exchanged with them: none is there twice.
         """
+        if count in self._drawn:
+            return self._drawn[count]
         own = self.truth.private[slice(self.targets)].unit().images
-        found = []
+        found = self._drawn[count] = []
         for draw in range(max(1, min(MOST_DRAWS, COMPARED // self.targets))):
             stream = self.stream.stream(use=OTHERS, draw=draw)
             others = others_of_class(self.truth, count, stream)
@@ -319,6 +321,11 @@ class Judge:
             truth, against = replace(self.truth, private=others), f"{OTHERS} {draw}"
             found.append(replace(self, truth=truth, metrics=metrics, against=against))
         return found
+
+    @cached_property
+    def _drawn(self) -> dict[int, list[Judge]]:
+        """What `_elsewhere` found, by how many places."""
+        return {}
 
     @cached_property
     def _private(self) -> Samples:
