@@ -1,4 +1,4 @@
-"""Positive controls: cells that an attack must break before its failures count."""
+"""Positive controls: what attacks must break and learners learn before their failures count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
@@ -33,6 +33,7 @@ from harness.store.provenance import (
 from harness.store.record import MALFORMED, RunRecord, Status, Used
 
 SCHEMA = "encoding-harness/control/1"
+LEARNERS = "encoding-harness/learner-control/1"
 VOLATILE = {"id", "created", "code", "packages"}
 """What may differ between two reports that say the same; everything else is under the id."""
 IDENTIFICATION = tuple(
@@ -40,7 +41,11 @@ IDENTIFICATION = tuple(
 )
 """What a control may ask of an identification, as `identification.top1`."""
 
+LEARNED = ("accuracy", "share")
+"""What a learner's control may ask."""
+
 Direction = Literal["higher", "lower"]
+Kind = Literal["attacks", "learners"]
 Outcome = Literal[Status, "unavailable"]
 """How a control's cell ended; `unavailable`: this machine lacks its data or a plugin."""
 
@@ -64,16 +69,15 @@ class ControlResult(BaseModel, frozen=True, extra="forbid"):
     error: str | None = None
 
 
-class ControlReport(BaseModel, frozen=True, extra="forbid"):
-    """All controls of one attack, as it is installed and was configured.
+class _Report(BaseModel, frozen=True, extra="forbid"):
+    """All controls of one plugin, as it is installed and was configured under `preset`.
 
-    `written` is the attack as typed; `attack` what that resolved to under `preset`.
+    `written` is what was typed.
     """
 
-    schema_: str = SCHEMA
+    schema_: str
     id: str = ""
     written: str
-    attack: Used
     preset: PresetName
     seed: int
     results: tuple[ControlResult, ...]
@@ -95,19 +99,33 @@ class ControlReport(BaseModel, frozen=True, extra="forbid"):
         """The id: a hash of everything that is not volatile."""
         return sha256_of({k: v for k, v in self.canonical().items() if k not in VOLATILE})
 
-    def sealed(self) -> ControlReport:
+    def sealed(self) -> Self:
         """The same report with its id."""
         return self.model_copy(update={"id": self.fingerprint()})
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether every control could run here; otherwise it says nothing of the plugin."""
+        return all(result.status != "unavailable" for result in self.results)
+
+
+class ControlReport(_Report):
+    """All controls of one attack; `attack` is what was typed resolved to."""
+
+    schema_: str = SCHEMA
+    attack: Used
 
     @property
     def file_name(self) -> str:
         """What it is called among a board's reports: one for each attack and its options."""
         return f"{self.attack.name}-{sha256_of(self.attack.config)[:12]}.json"
 
-    @property
-    def conclusive(self) -> bool:
-        """Whether every control could run here; otherwise it says nothing of the attack."""
-        return all(result.status != "unavailable" for result in self.results)
+
+class LearnerReport(_Report):
+    """All controls of one learner; `learner` is what was typed resolved to."""
+
+    schema_: str = LEARNERS
+    learner: Used
 
 
 def direction(metric: str) -> Direction:
@@ -127,43 +145,69 @@ def run_controls(
     UsageError for what cannot be asked, and for an attack that declares no control.
     """
     root = root or cache_root()
-    request = make_request(attack=text, **options)
-    attack = controlled(text, request.preset)
-    results = _results(attack, text, options, root, observer or Observer())
-    report = ControlReport(
-        written=text,
-        attack=Used.of(registry(), "attacks", attack),
-        preset=request.preset,
-        seed=request.seed,
-        results=results,
-        passed=all(result.passed for result in results),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        code=code_state(),
-        packages=package_versions(),
-    ).sealed()
+    attack, said = _ran("attacks", text, options, root, observer or Observer())
+    report = ControlReport(attack=Used.of(registry(), "attacks", attack), **said).sealed()
     if report.conclusive:
         write_atomically(report_path(attack, root), report.json_bytes())
     return report
 
 
-def controlled(text: str, preset: str = "quick") -> Resolved:
-    """The attack that `text` selects; UsageError if there is none, or none with a control."""
-    attack = resolved("attacks", text, preset, registry())
-    if not attack.spec.controls:
-        raise UsageError(f"'{attack.name}' declares no control: nothing says what it must break.")
-    return attack
+def run_learner_controls(
+    text: str, observer: Observer | None = None, *, root: Path | None = None, **options: Any
+) -> LearnerReport:
+    """Likewise of the learner that `text` selects."""
+    root = root or cache_root()
+    learner, said = _ran("learners", text, options, root, observer or Observer())
+    report = LearnerReport(learner=Used.of(registry(), "learners", learner), **said).sealed()
+    if report.conclusive:
+        write_atomically(report_path(learner, root), report.json_bytes())
+    return report
+
+
+def _ran(
+    kind: Kind, text: str, options: Mapping[str, Any], root: Path, observer: Observer
+) -> tuple[Resolved, dict[str, Any]]:
+    """The plugin, and what its report says besides."""
+    request = make_request(**{kind.removesuffix("s"): text}, **options)
+    plugin = controlled(text, request.preset, kind)
+    results = _results(kind, plugin, text, options, root, observer)
+    return plugin, {
+        "written": text,
+        "preset": request.preset,
+        "seed": request.seed,
+        "results": results,
+        "passed": all(result.passed for result in results),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "code": code_state(),
+        "packages": package_versions(),
+    }
+
+
+def controlled(text: str, preset: str = "quick", kind: Kind = "attacks") -> Resolved:
+    """The plugin that `text` selects; UsageError if there is none, or none with a control."""
+    plugin = resolved(kind, text, preset, registry())
+    if not plugin.spec.controls:
+        does = "break" if kind == "attacks" else "learn"
+        raise UsageError(f"'{plugin.name}' declares no control: nothing says what it must {does}.")
+    return plugin
 
 
 def _results(
-    attack: Resolved, text: str, options: Mapping[str, Any], root: Path, observer: Observer
+    kind: Kind,
+    plugin: Resolved,
+    text: str,
+    options: Mapping[str, Any],
+    root: Path,
+    observer: Observer,
 ) -> tuple[ControlResult, ...]:
     """What became of each control; `unavailable` where its cell cannot be asked for here."""
-    controls = attack.spec.controls
+    controls = plugin.spec.controls
     results: list[ControlResult] = []
-    with observer.stage(f"controls of {attack.name}") as progress:
+    with observer.stage(f"controls of {plugin.name}") as progress:
         for control in controls:
             progress(len(results), len(controls), control.defense)
-            cell = {**options, **options_of(control, text)}
+            asked = options_of(control, text) if kind == "attacks" else _lesson_of(control, text)
+            cell = {**options, **asked}
             try:
                 equip(plan(make_request(**cell), registry()), root)
             except (UsageError, AssetUnavailable) as error:
@@ -185,6 +229,17 @@ def options_of(control: Control, attack: str) -> dict[str, Any]:
         "dataset": control.dataset,
         "attack": attack,
         "only": "privacy",
+    }
+
+
+def _lesson_of(control: Control, learner: str) -> dict[str, Any]:
+    """The same for a learner's."""
+    return {
+        **control.options,
+        "defense": control.defense,
+        "dataset": control.dataset,
+        "learner": learner,
+        "only": "utility",
     }
 
 
@@ -212,6 +267,8 @@ def _measured(name: str, record: RunRecord) -> Finding | str:
     part, _, field = name.partition(".")
     if part == "identification":
         return _identified(field, record.identification)
+    if name in LEARNED:
+        return _learned(name, record)
     if name in record.privacy:
         score = record.privacy[name]
         if score.mean is None:
@@ -224,6 +281,27 @@ def _measured(name: str, record: RunRecord) -> Finding | str:
     return f"the cell has no metric and no finding '{name}'.{nearest(name, known)}"
 
 
+def _learned(name: str, record: RunRecord) -> Finding | str:
+    """Accuracy, or its share of the best that there is for images of a known law."""
+    if record.utility is None:
+        return "the cell has no accuracy"
+    accuracy, interval = record.utility.accuracy, record.utility.interval
+    if name == "accuracy":
+        return Finding(value=accuracy, ci=interval)
+    used = record.dataset
+    best = registry().build("datasets", used.name, _config_of(used)).best_accuracy()
+    if best is None:
+        return f"nobody knows the best accuracy there is on '{used.name}'"
+    ci = (interval[0] / best, interval[1] / best) if interval else None
+    return Finding(value=accuracy / best, ci=ci)
+
+
+def _config_of(used: Used) -> BaseModel:
+    """The config that a record tells of."""
+    config: BaseModel = registry().spec("datasets", used.name).config.model_validate(used.config)
+    return config
+
+
 def _identified(field: str, found: Identification | None) -> Finding | str:
     if field not in IDENTIFICATION:
         return f"an identification has no '{field}'.{nearest(field, IDENTIFICATION)}"
@@ -233,9 +311,9 @@ def _identified(field: str, found: Identification | None) -> Finding | str:
     return Finding(value=value, ci=getattr(found, f"{field}_ci"))
 
 
-def report_path(attack: Resolved, root: Path) -> Path:
-    """Where the report on an attack lies: another source or config is another attack."""
-    return root / "controls" / f"{attack.name}-{sha256_of(plugin_identity(attack))}.json"
+def report_path(plugin: Resolved, root: Path) -> Path:
+    """Where the report on a plugin lies: another source or config is another plugin."""
+    return root / "controls" / f"{plugin.name}-{sha256_of(plugin_identity(plugin))}.json"
 
 
 def control_of(attack: Resolved, root: Path) -> ControlReport | None:

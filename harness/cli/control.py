@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from harness.boards.folder import BoardFolder
-    from harness.control import ControlReport, ControlResult
+    from harness.control import ControlReport, ControlResult, Kind, LearnerReport
 
 ASKED = ("preset", "seed", "device", "threads")
 """Options of `evaluate` that are common to all cells of a control."""
@@ -32,18 +32,26 @@ SIGNS = {"higher": "≥ ", "lower": "≤ ", None: ""}
     epilog=epilog(
         "harness control linear unet --threads 1",
         'harness control "linear[steps=500]" --json',
+        "harness control --kind learners classmeans ridge",
         "harness control --all",
         "harness control --board cifar10-v2",
     ),
 )
-@click.argument("attacks", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every attack that is installed.")
+@click.argument("plugins", nargs=-1, metavar="[ATTACKS]...")
+@click.option(
+    "--kind",
+    type=click.Choice(["attacks", "learners"]),
+    default="attacks",
+    help="What is named: attacks, or learners.  [default: attacks]",
+)
+@click.option("--all", "every", is_flag=True, help="Every one that is installed.")
 @click.option("--board", help="Every attack of a board, as it is there; reports are kept in it.")
 @request_options(*ASKED)
 @quiet_option
 @json_option
 def command(
-    attacks: tuple[str, ...],
+    plugins: tuple[str, ...],
+    kind: Kind,
     every: bool,
     board: str | None,
     quiet: bool,
@@ -54,26 +62,36 @@ def command(
 
     That an attack fails speaks for a defense only if it succeeds where success is known to be
     possible: in the cells that it declares as its controls. Each is evaluated; what is stored
-    already is not run again. Exits 1 if any control fails.
+    already is not run again. Likewise of learners: that one learns nothing of a release says
+    something only if it learns where there is something to learn. Exits 1 if any control fails.
     """
+    from harness.api.errors import UsageError
     from harness.boards.folder import find_board
     from harness.cli.progress import Bars
-    from harness.control import run_controls
+    from harness.control import run_controls, run_learner_controls
 
     options = given(options)
     folder = find_board(board) if board else None
     if folder:
-        chosen, undeclared, options = _of_board(folder, attacks, every, options)
+        if kind != "attacks":
+            raise UsageError("A board keeps reports on its attacks: --board has no --kind.")
+        chosen, undeclared, options = _of_board(folder, plugins, every, options)
     else:
-        chosen, undeclared = _chosen(attacks, every, options)
-    reports = []
+        chosen, undeclared = _chosen(plugins, kind, every, options)
+    reports: list[ControlReport | LearnerReport] = []
     for text in chosen:
         with Bars(quiet=quiet or as_json) as watching:
-            reports.append(run_controls(text, watching, **options))
-        if folder:
-            folder.keep_control(reports[-1])
+            if kind == "learners":
+                report: ControlReport | LearnerReport = run_learner_controls(
+                    text, watching, **options
+                )
+            else:
+                report = run_controls(text, watching, **options)
+                if folder:
+                    folder.keep_control(report)
+        reports.append(report)
         if not as_json:
-            _print(reports[-1])
+            _print(report, kind)
     passed = all(report.passed for report in reports)
     if as_json:
         printed = [report.canonical() for report in reports]
@@ -103,28 +121,28 @@ def _of_board(
 
 
 def _chosen(
-    attacks: tuple[str, ...], every: bool, options: dict[str, Any]
+    plugins: tuple[str, ...], kind: Kind, every: bool, options: dict[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """Attacks to run, all of them known to be sound before the first runs; and those without."""
+    """Those to run, all of them known to be sound before the first runs; and those without."""
     from harness.api.errors import UsageError
     from harness.asking.registry import registry
     from harness.asking.request import make_request
     from harness.control import controlled
 
-    if every == bool(attacks):
-        raise UsageError("Name attacks, or say --all: one of the two.")
+    if every == bool(plugins):
+        raise UsageError(f"Name {kind}, or say --all: one of the two.")
     if every:
-        specs = registry().specs("attacks")
+        specs = registry().specs(kind)
         declared = [spec.name for spec in specs if spec.controls]
         return declared, [spec.name for spec in specs if not spec.controls]
     preset = make_request(**options).preset
-    for text in attacks:
-        controlled(text, preset)
-    return list(dict.fromkeys(attacks)), []
+    for text in plugins:
+        controlled(text, preset, kind)
+    return list(dict.fromkeys(plugins)), []
 
 
-def _print(report: ControlReport) -> None:
-    """The table of an attack's controls, why some have no result, and the verdict."""
+def _print(report: ControlReport | LearnerReport, kind: Kind) -> None:
+    """The table of a plugin's controls, why some have no result, and the verdict."""
     from rich.text import Text
 
     from harness.cli.report import output
@@ -137,7 +155,7 @@ def _print(report: ControlReport) -> None:
             console.print(
                 Text(f"{place(result.control)}: {result.error}", style="dim"), soft_wrap=True
             )
-    console.print(Text(_verdict(report), style="bold" if report.passed else "bold red"))
+    console.print(Text(_verdict(report, kind), style="bold" if report.passed else "bold red"))
 
 
 def _table(results: tuple[ControlResult, ...]) -> Table:
@@ -167,9 +185,10 @@ def _outcome(result: ControlResult) -> str:
     return "failed" if result.status == "ok" else f"failed: {result.status}"
 
 
-def _verdict(report: ControlReport) -> str:
+def _verdict(report: ControlReport | LearnerReport, kind: Kind) -> str:
     failed = sum(not result.passed for result in report.results)
     count = f"{len(report.results)} control{'s' if len(report.results) > 1 else ''}"
     if not failed:
         return f"{report.written} passed {count}: its failures count."
-    return f"{report.written} failed {failed} of {count}: its failures say nothing of any defense."
+    of = "any defense" if kind == "attacks" else "any release"
+    return f"{report.written} failed {failed} of {count}: its failures say nothing of {of}."

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from harness.api import AssetFolder, Collection, Dataset, Samples, Scale
 from harness_plugins.datasets.synthetic_gaussian import SyntheticGaussianConfig
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SCALE = Scale(mean=(0.0,), std=(1.0,), low=None, high=None)
 
@@ -22,6 +26,18 @@ def plane(d: int) -> tuple[int, int]:
 class SyntheticGaussian(Dataset[SyntheticGaussianConfig]):
     """`n` train and `n_test` test vectors [n, 1, h, w] float32, h·w = d, without bounds."""
 
+    def best_accuracy(self) -> float:
+        """That of the nearest mean: x·u_y beats classes - 1 independent standard normals."""
+        from scipy.integrate import quad
+        from scipy.stats import norm
+
+        others, apart = self.config.classes - 1, self.config.apart
+
+        def won(t: float) -> float:
+            return float(norm.pdf(t - apart) * norm.cdf(t) ** others)
+
+        return float(quad(won, apart - 12, apart + 12)[0])
+
     def load(self, assets: AssetFolder) -> Collection:
         """Both parts, each from streams of its own: one's size does not change the other."""
         config = self.config
@@ -32,6 +48,14 @@ class SyntheticGaussian(Dataset[SyntheticGaussianConfig]):
         config = self.config
         vectors, labels = (np.random.default_rng((config.seed, part, what)) for what in (0, 1))
         images = vectors.standard_normal((n, 1, *plane(config.d)), dtype=np.float32)
-        return Samples(
-            torch.from_numpy(images), torch.from_numpy(labels.integers(config.classes, size=n))
-        )
+        drawn = labels.integers(config.classes, size=n)
+        if config.apart:
+            images += self._means()[drawn].reshape(images.shape)
+        return Samples(torch.from_numpy(images), torch.from_numpy(drawn))
+
+    def _means(self) -> NDArray[np.float32]:
+        """[classes, d], orthogonal; from a stream of their own."""
+        config = self.config
+        drawn = np.random.default_rng((config.seed, 2)).standard_normal((config.d, config.classes))
+        directions, _ = np.linalg.qr(drawn)
+        return (config.apart * directions.T).astype(np.float32)

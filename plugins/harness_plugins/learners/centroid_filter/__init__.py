@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.api import Config, Control, LearnerSpec, hookimpl
+from harness_plugins.learners.known_signal import COARSE, SIZES
 
 
 class CentroidFilterConfig(Config):
@@ -27,7 +28,10 @@ def harness_learners() -> list[LearnerSpec]:
             factory="harness_plugins.learners.centroid_filter.learner:CentroidFilter",
             config=CentroidFilterConfig,
             varies=False,
-            controls=(Control("none", "fashion-mini", "accuracy", 0.6),),
+            controls=(
+                Control("none", "fashion-mini", "accuracy", 0.6),
+                Control("singmix[tau=1e-1]", COARSE, "share", 0.9, SIZES),
+            ),
             formula="m_c = (Y'V Y)^-1 Y'V X~ about their mean, each brought to norm 1; "
             "logit_c(x) = (x - m)'m_c, all of them averaged over squares of pool x pool values; "
             "V: one over each row's mean square",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.api import Config, Control, LearnerSpec, hookimpl
+from harness_plugins.learners.known_signal import KNOWN, SIZES
 
 
 class ClassMeansConfig(Config):
@@ -28,7 +29,10 @@ def harness_learners() -> list[LearnerSpec]:
             factory="harness_plugins.learners.classmeans.learner:ClassMeans",
             config=ClassMeansConfig,
             varies=False,
-            controls=(Control("none", "fashion-mini", "accuracy", 0.7),),
+            controls=(
+                Control("none", "fashion-mini", "accuracy", 0.72),
+                Control("singmix[tau=1e-1]", KNOWN, "share", 0.9, SIZES),
+            ),
             formula="M^ = (Y'N^-1 Y)^-1 Y'N^-1 X~\n"
             "logit_c(x) = (x - mu)'S^-1 m_c - m_c'S^-1 m_c / 2\n"
             "N: noise of each row, from the law and the row's norm; m_c: M^ shrunk along each "

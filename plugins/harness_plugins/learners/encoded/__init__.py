@@ -17,7 +17,7 @@ def harness_learners() -> list[LearnerSpec]:
             "section 3.3: test images are encoded before they are asked about",
             factory="harness_plugins.learners.encoded.learner:Encoded",
             config=Config,
-            controls=(Control("instahide[k=2]", "fashion-mini", "accuracy", 0.3),),
+            controls=(Control("instahide[k=2]", "fashion-mini", "accuracy", 0.6),),
             formula="trained as `network` trains; logit_c(x) by the defense: InstaHide's is the "
             "log of the mean softmax over encodings of x with public partners",
             weaknesses=(

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.api import Config, Control, LearnerSpec, hookimpl
+from harness_plugins.learners.known_signal import KNOWN, SIZES
 
 
 class NetworkConfig(Config):
@@ -32,7 +33,10 @@ def harness_learners() -> list[LearnerSpec]:
             "arXiv:1803.08494, for GroupNorm",
             factory="harness_plugins.learners.network.learner:Network",
             config=NetworkConfig,
-            controls=(Control("none", "fashion-mini", "accuracy", 0.65),),
+            controls=(
+                Control("none", "fashion-mini", "accuracy", 0.75),
+                Control("singmix[tau=1]", KNOWN, "share", 0.85, SIZES),
+            ),
             formula="f(x~ / s) by the victim's recipe, epoch e on round e mod T, s the deviation "
             "of the release; logit_c(x) = (f_c(x / s) - mean) / deviation + log p_c, mean and "
             "deviation of f_c over public images, p_c the share of class c in the soft labels, "

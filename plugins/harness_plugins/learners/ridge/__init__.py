@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.api import Config, Control, LearnerSpec, hookimpl
+from harness_plugins.learners.known_signal import KNOWN, SIZES
 
 
 class RidgeConfig(Config):
@@ -27,7 +28,10 @@ def harness_learners() -> list[LearnerSpec]:
             factory="harness_plugins.learners.ridge.learner:Ridge",
             config=RidgeConfig,
             varies=False,
-            controls=(Control("none", "fashion-mini", "accuracy", 0.7),),
+            controls=(
+                Control("none", "fashion-mini", "accuracy", 0.74),
+                Control("singmix[tau=1e-1]", KNOWN, "share", 0.88, SIZES),
+            ),
             formula="W = (Z'VZ - tr(VN) I + D)^-1 Z'VY,  logit_c(x) = z'W_c - m_c'W_c / 2\n"
             "Z: rows in principal components of public images; N: noise of each row, V = 1 / (N + "
             "content); D: a penalty of each component, from how much of its variance lies between "
