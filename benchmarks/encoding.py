@@ -303,11 +303,13 @@ def large(n: int, rounds: int) -> None:
     private = on_demand(Samples(maps, torch.arange(n) % CLASSES), scale)
     source = rounds_of("singmix", private, Samples(torch.empty(0, *MAPS), torch.empty(0)), rounds)
     reader = Reader()
-    started = time.perf_counter()
+    wall, work = time.perf_counter(), time.process_time()
     other = reader.read(source)
-    taken, own = time.perf_counter() - started, held("VmHWM") if LINUX else 0
+    wall, work = time.perf_counter() - wall, time.process_time() - work
+    own = held("VmHWM") if LINUX else 0
     reader.close()
-    print(f"{n} maps of {math.prod(MAPS)} values, {rounds} rounds: {taken / rounds:.1f} s a round")
+    print(f"{n} maps of {math.prod(MAPS)} values, {rounds} rounds")
+    print(f"a round: {wall / rounds:.1f} s, {work / rounds:.1f} s of a processor")
     print(f"peak memory: {own / 1e9:.2f} GB here, {other / 1e9:.2f} GB where they are read")
 
 

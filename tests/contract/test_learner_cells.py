@@ -91,3 +91,10 @@ def test_a_learner_finds_the_release_and_public_images_and_nothing_else(ran):
         ("release", "public", "law", "scale", "shape", "classes", "device", "rng", "victim")
     )
     assert seen["public"] == [0], "public images come without names"
+
+
+def test_for_utility_alone_no_round_is_stored(ran):
+    record = ran["everyone"].json
+    assert record["splits"]["private"] == 30
+    assert set(record["artifacts"]) == {"load"}
+    assert record["timing"]["rounds for learners"] >= 0
