@@ -62,7 +62,7 @@ def harness_attacks() -> list[AttackSpec]:
             controls=(
                 Control("singmix[tau=1]", "fashion-mini", "encodings_assigned", 0.97, options=_FEW),
                 Control("singmix[tau=1e-1]", "fashion-mini", "snr_db", 8.0, options=_FEW),
-                Control("mixup[k=2]", "fashion-mini", "snr_db", 30.0, options=_FEW),
+                Control("mixup[k=2]", "fashion-mini", "snr_db", 60.0, options=_FEW),
             ),
             presets={"quick": {"restarts": 2, "redraws": 2}, "paper": {"redraws": 20}},
             formula=(

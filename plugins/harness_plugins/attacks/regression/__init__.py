@@ -40,9 +40,9 @@ def harness_attacks() -> list[AttackSpec]:
             optional=frozenset({Channel.LABELS}),
             effort="encodings",
             controls=(
-                Control("none", "fashion-mini", "snr_db", 25.0),
-                Control("singmix[tau=1]", "fashion-mini", "snr_db", 5.5),
-                Control("instahide[k=2]", "fashion-mini", "snr_db", 5.0),
+                Control("none", "fashion-mini", "snr_db", 60.0),
+                Control("singmix[tau=1]", "fashion-mini", "snr_db", 6.0),
+                Control("instahide[k=2]", "fashion-mini", "snr_db", 5.5),
             ),
             presets={"quick": {"encodings": 30_000}, "paper": {"encodings": 1_000_000}},
             formula=(
