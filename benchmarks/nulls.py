@@ -47,9 +47,9 @@ CPU = torch.device("cpu")
 SIZES = SplitSizes(private=100, public=4000, test=1000)
 GAIN = 0.5
 """What is planted, in dB."""
-FIRST, STEPS, NEAR = 0.1, 6, 0.005
-"""The first share of the way to the truth, how many steps the secant method goes from there at
-most, and when it is near enough to the gain that is wanted, in dB."""
+FARTHEST, STEPS = 0.6, 8
+"""The largest share of the way to the truth, and how often what may do is halved: a gain is planted
+to two hundredths of a dB."""
 FALSE, FOUND = 0.05, 0.9
 """At most so often may nothing gain, and at least so often are planted gains found."""
 
@@ -148,11 +148,9 @@ def answer(blind: Blind, splits: Splits, stream: KeyedStream) -> Tensor:
 
 def columns(found: Judgement) -> ByImage:
     """As a record keeps them."""
-    wrong = {name: each.flatten() for name, each in found.misplaced.items()}
-    told = (found.per_image, found.guesses, wrong)
-    return by_image(
-        found.privacy, *({name: each.tolist() for name, each in part.items()} for part in told)
-    )["snr_db"]
+    told = (found.per_image, found.guesses, found.misplaced, found.easier)
+    lists = ({name: each.flatten().tolist() for name, each in part.items()} for part in told)
+    return by_image(found.privacy, *lists)["snr_db"]
 
 
 Row = Mapping[str, ByImage]
@@ -192,14 +190,11 @@ def planted(
     scenery: Scenery, found: Judgement, named: bool, gain: Callable[[Judgement], float]
 ) -> Judgement:
     """The answers of an attack moved towards the truth until the `gain` is `GAIN`."""
-    truth, here, there = scenery.judge.truth.private.unit().images, (0.0, gain(found)), FIRST
+    truth, low, high = scenery.judge.truth.private.unit().images, 0.0, FARTHEST
     for _ in range(STEPS):
-        moved = scenery.judged(found.images + there * (truth - found.images), named)
-        last, here = here, (there, gain(moved))
-        if abs(here[1] - GAIN) < NEAR:
-            break
-        slope = (here[1] - last[1]) / (here[0] - last[0])
-        there = here[0] + (GAIN - here[1]) / slope
+        share = (low + high) / 2
+        moved = scenery.judged(found.images + share * (truth - found.images), named)
+        low, high = (share, high) if gain(moved) < GAIN else (low, share)
     return moved
 
 

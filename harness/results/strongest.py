@@ -14,7 +14,7 @@ from harness.results.material import Group
 from harness.results.numbers import TOO_LARGE, combined, number, rounded
 from harness.results.view import Leak, Number
 from harness.rng import KeyedStream, board_key
-from harness.scoring.summary import ByImage, Interval, array, mean_intervals
+from harness.scoring.summary import ByImage, Interval, array, as_lucky, mean_intervals
 from harness.scoring.verdict import ABSOLUTE
 from harness.store.record import RunRecord
 
@@ -85,7 +85,8 @@ def _check_alike(ran: Sequence[tuple[str, RunRecord]]) -> None:
     """Every record of one row and seed judges the same images by the same metrics."""
     kept = [(name, s) for _, record in ran for name, s in record.by_image.items()]
     lengths = {len(column) for _, s in kept for column in (s.attack, s.guess)}
-    draws = {len(s.misplaced) / max(1, len(s.attack)) for _, s in kept if s.misplaced}
+    drawn = [column for _, s in kept for column in (s.misplaced, s.easier) if column]
+    draws = {len(column) / max(1, min(lengths)) for column in drawn}
     metrics = {(name, s.leaks_more, s.unit) for name, s in kept}
     if (
         len(lengths) > 1
@@ -104,7 +105,8 @@ def worst_of(ran: Sequence[tuple[str, ByImage]]) -> Worst:
     like = ran[0][1]
     sign = 1 if like.leaks_more == "higher" else -1
     table = sign * np.stack([array(scores.attack) for _, scores in ran])
-    best, null = np.fmax.reduce(table, axis=0), sign * _null(ran, sign)
+    best = np.fmax.reduce(table, axis=0)
+    null = sign * _null(ran, sign, sign * best)
     defined = np.isfinite(best) & np.isfinite(null)
     if (np.abs(np.stack([best, null])[:, defined]) > LARGEST).any():
         raise IntegrityError(TOO_LARGE)
@@ -117,13 +119,13 @@ def worst_of(ran: Sequence[tuple[str, ByImage]]) -> Worst:
     )
 
 
-def _null(ran: Sequence[tuple[str, ByImage]], sign: int) -> Column:
-    """[targets]: of the guesses and the best of all misplaced answers, what has the best mean."""
+def _null(ran: Sequence[tuple[str, ByImage]], sign: int, best: Column) -> Column:
+    """[targets]: of the guesses and the `best` scores' worth as guesses, what has the best mean."""
     guesses = [array(scores.guess) for _, scores in ran]
-    misplaced = [sign * array(scores.misplaced) for _, scores in ran if scores.misplaced]
-    if misplaced:
-        draws = np.fmax.reduce(np.stack(misplaced), axis=0).reshape(-1, len(guesses[0]))
-        lucky = sign * draws.mean(0)
+    shown = [scores for _, scores in ran if scores.misplaced]
+    if shown:
+        draws = sign * np.fmax.reduce(np.stack([sign * scores.draws for scores in shown]), axis=0)
+        lucky = as_lucky(best, draws, [scores.corrections for scores in shown])
         guesses.append(np.where(np.isnan(lucky), guesses[0], lucky))
     defined = np.logical_and.reduce([np.isfinite(each) for each in guesses])
     if not defined.any():

@@ -40,6 +40,8 @@ GUESS = "guess."
 """Likewise those of the best guess."""
 MISPLACED = "misplaced."
 """Likewise those of the attack's answers where other images of the class are true."""
+EASIER = "easier."
+"""Likewise how much easier to guess than those the targets are."""
 IMAGE = "image."
 """Likewise what a null shows: one image for each target, or one for all."""
 
@@ -51,18 +53,19 @@ Scores = Mapping[str, "Tensor"]
 class Judged:
     """What one attack gives away.
 
-    By metric, `scores` and those of the best `guesses` [targets], and `misplaced`, what the
-    answers are worth as guesses [draws, targets]. `images` [targets, c, h, w] in [0,1] are
-    what was judged, the mean public image where `found` [targets] is False; metrics on absolute
-    values judged `images_abs` in their place where it is not None. `errors` [targets] is the
-    squared error a standardised value. `unnamed` images were matched by the truth, `grouped` only
-    within batches.
+    By metric, `scores` and those of the best `guesses` [targets]; `misplaced`, what the answers
+    score where others are true, and how much `easier` to guess than these the targets are [draws,
+    targets]. `images` [targets, c, h, w] in [0,1] are what was judged, the mean public image where
+    `found` [targets] is False; metrics on absolute values judged `images_abs` in their place where
+    it is not None. `errors` [targets] is the squared error a standardised value. `unnamed` images
+    were matched by the truth, `grouped` only within batches.
     """
 
     privacy: Mapping[str, MetricScore]
     scores: Scores
     guesses: Scores
     misplaced: Scores
+    easier: Scores
     images: Tensor
     found: Tensor
     errors: Tensor
@@ -312,10 +315,11 @@ class JudgeStage(Stage[Judged]):
         scores = {f"{SCORE}{name}": values for name, values in judgement.per_image.items()}
         guesses = {f"{GUESS}{name}": values for name, values in judgement.guesses.items()}
         misplaced = {f"{MISPLACED}{name}": each for name, each in judgement.misplaced.items()}
+        easier = {f"{EASIER}{name}": each for name, each in judgement.easier.items()}
         images = {"images": judgement.images, "found": judgement.found, "errors": errors}
         if judgement.images_abs is not None:
             images["images_abs"] = judgement.images_abs
-        return Artifact({**images, **scores, **guesses, **misplaced}, facts)
+        return Artifact({**images, **scores, **guesses, **misplaced, **easier}, facts)
 
     def read(self, stored: Artifact) -> Judged:
         """Scores and findings."""
@@ -325,6 +329,7 @@ class JudgeStage(Stage[Judged]):
             scores=below(SCORE, tensors),
             guesses=below(GUESS, tensors),
             misplaced=below(MISPLACED, tensors),
+            easier=below(EASIER, tensors),
             images=tensors["images"],
             found=tensors["found"],
             errors=tensors["errors"],
@@ -369,8 +374,9 @@ def evidence_of(run: Run) -> Evidence:
 def scores_by_image(run: Run, plan: AttackPlan) -> dict[str, ByImage]:
     """An attack's scores image by image, and what they are held against."""
     judged = run(JudgeStage(run.cell, plan))
-    misplaced = {name: each.flatten() for name, each in judged.misplaced.items() if judged.shown}
-    columns = (judged.scores, judged.guesses, misplaced)
+    drawn = (judged.misplaced, judged.easier) if judged.shown else ({}, {})
+    flat = ({name: each.flatten() for name, each in part.items()} for part in drawn)
+    columns = (judged.scores, judged.guesses, *flat)
     return by_image(dict(judged.privacy), *map(_lists, columns))
 
 

@@ -231,8 +231,9 @@ class WorstStage(Stage[Worst]):
                 wrong = {who: each.misplaced[name] for who, each in done.items() if each.shown}
                 draws = range(len(next(iter(wrong.values()), ())))
                 lucky = [{who: each[draw] for who, each in wrong.items()} for draw in draws]
+                easier = [each.easier[name] for each in done.values() if each.shown]
                 told = (spec.leaks_more, spec.unit, metric.chance(targets))
-                values[name] = worst_case(scores, named, lucky, *told)
+                values[name] = worst_case(scores, named, lucky, easier, *told)
         return values
 
     def _strongest(self, run: Run, done: Mapping[str, Judged], metric: str | None) -> list[str]:

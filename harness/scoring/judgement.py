@@ -62,9 +62,9 @@ class Judgement:
     """What one reconstruction gives away.
 
     `privacy` and `per_image` ([targets] float64, NaN where undefined) are by metric's name, and
-    so are `guesses`, what the best of the nulls scores that are guesses, and `misplaced`, what
-    the attack's answers are worth as guesses, judged where other images of the class are the
-    truth (`Judge.judge`);
+    so are `guesses`, what the best of the nulls scores that are guesses, `misplaced` [draws,
+    targets], what the attack's answers score where other images of the class are the truth, and
+    `easier` [draws, targets], how much easier to guess than those the targets are (`Judge.judge`);
     `images` [targets, c, h, w] in [0,1] are what was judged, the mean public image where
     `found` [targets] is False (everywhere, if the attack made only claims). Metrics on absolute
     values judge `images_abs` in their place, where it is not None: the same images, matched with
@@ -81,6 +81,7 @@ class Judgement:
     grouped: bool = False
     guesses: Mapping[str, Tensor] = field(default_factory=dict)
     misplaced: Mapping[str, Tensor] = field(default_factory=dict)
+    easier: Mapping[str, Tensor] = field(default_factory=dict)
     images_abs: Tensor | None = None
 
 
@@ -397,7 +398,11 @@ class Judge:
             unnamed=matched.unnamed,
             grouped=matched.grouped,
             guesses=guesses,
-            misplaced={n: each.where(each.isfinite(), guesses[n]) for n, each in wrong.items()},
+            misplaced={
+                n: each.where(each.isfinite(), guesses[n]) - nulls.easier[n]
+                for n, each in wrong.items()
+            },
+            easier={n: nulls.easier[n] for n in fit},
             images_abs=None if folded is matched else absolute.images,
         )
 

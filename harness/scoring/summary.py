@@ -271,9 +271,10 @@ class ByImage(BaseModel):
     """One metric, image by image.
 
     `attack` is what the attack scores, `guess` what the best guess without a release does, and
-    `misplaced` what the attack's answers are worth as guesses: what they score where other images
-    of the class are true, with as much help by matching: for each target, then again for each
-    where others are drawn more often. It is empty where the attack shows no images.
+    `misplaced` what the attack's answers score where other images of the class are true, with as
+    much help by matching: for each target, then again for each where others are drawn more often.
+    It is empty where the attack shows no images. `easier` says of each of these how much easier to
+    guess the target is than the other image; empty stands for not at all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -283,6 +284,19 @@ class ByImage(BaseModel):
     attack: Column
     guess: Column
     misplaced: Column = ()
+    easier: Column = ()
+
+    @property
+    def draws(self) -> NDArray[np.float64]:
+        """[draws, targets]: `misplaced`."""
+        return array(self.misplaced).reshape(-1, max(1, len(self.attack)))
+
+    @property
+    def corrections(self) -> NDArray[np.float64]:
+        """[draws, targets]: `easier`."""
+        import numpy as np
+
+        return array(self.easier).reshape(self.draws.shape) if self.easier else np.zeros(1)
 
 
 def by_image(
@@ -290,6 +304,7 @@ def by_image(
     attack: Mapping[str, Sequence[float]],
     guess: Mapping[str, Sequence[float]],
     misplaced: Mapping[str, Sequence[float]],
+    easier: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, ByImage]:
     """What a record keeps of each metric that was scored; values [targets], NaN if undefined."""
     return {
@@ -299,6 +314,7 @@ def by_image(
             attack=_column(values),
             guess=_column(guess[name]),
             misplaced=_column(misplaced.get(name, ())),
+            easier=_column((easier or {}).get(name, ())),
         )
         for name, values in attack.items()
     }
@@ -334,10 +350,34 @@ def strongest(scores: Mapping[str, Tensor], leaks_more: Direction) -> tuple[Tens
     return values, who
 
 
+def as_lucky(
+    best: NDArray[np.float64],
+    draws: NDArray[np.float64],
+    easier: Sequence[NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """What the `best` scores [n] of several attacks are worth as guesses, [n].
+
+    `draws` [draws, n] are the best scores of the same answers where others are true, and each of
+    `easier` [draws, n] says how much easier to guess than those the targets are. One correction
+    serves all attacks; with corrections of their own, the maximum would also be over what these
+    differ by. All are right on average: that is taken which leaves least to chance.
+    """
+    import numpy as np
+
+    def spread(column: NDArray[np.float64]) -> float:
+        gaps = best - column
+        known = gaps[np.isfinite(gaps)]
+        return float(known.std()) if len(known) else math.inf
+
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever asks refuses what is too large
+        return min((np.mean(draws + each, axis=0) for each in easier), key=spread)
+
+
 def worst_case(
     scores: Mapping[str, Tensor],
     guesses: Mapping[str, Tensor],
     misplaced: Sequence[Mapping[str, Tensor]],
+    easier: Sequence[Tensor],
     leaks_more: Direction,
     unit: str,
     chance: float | None,
@@ -346,12 +386,13 @@ def worst_case(
 
     The maximum over many attacks is lucky somewhere. The maximum over the same attacks' answers,
     where other images of the class are true, has the same luck and says nothing of this one:
-    `misplaced` holds it for each draw of others.
+    `misplaced` holds it for each draw of others, `easier` what `as_lucky` corrects it by.
     """
     import numpy as np
 
+    best = strongest(scores, leaks_more)[0].numpy()
     nulls = {name: column.numpy() for name, column in guesses.items()}
     if misplaced:
         lucky = [strongest(draw, leaks_more)[0].numpy() for draw in misplaced]
-        nulls[OTHERS] = np.mean(lucky, axis=0)
-    return Values(strongest(scores, leaks_more)[0].numpy(), nulls, leaks_more, unit, chance)
+        nulls[OTHERS] = as_lucky(best, np.stack(lucky), [each.numpy() for each in easier])
+    return Values(best, nulls, leaks_more, unit, chance)

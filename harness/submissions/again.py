@@ -94,7 +94,7 @@ def _sums(one: MetricScore, other: MetricScore) -> Iterator[str]:
 
 
 def _columns(one: ByImage, other: ByImage) -> Iterator[str]:
-    for field in ("attack", "guess", "misplaced"):
+    for field in ("attack", "guess", "misplaced", "easier"):
         stated, found = getattr(one, field), getattr(other, field)
         count = max(len(stated), len(found))
         if len(stated) == len(found):

@@ -118,7 +118,9 @@ def _of_images(record: RunRecord) -> Iterator[str]:
     targets = record.splits.get("targets")
     kept = record.by_image.values()
     lengths = {len(column) for each in kept for column in (each.attack, each.guess) if column}
-    drawn = {len(each.misplaced) % (targets or 1) for each in kept}
+    drawn = {
+        len(column) % (targets or 1) for each in kept for column in (each.misplaced, each.easier)
+    }
     if lengths - {targets} or drawn - {0}:
         yield f"there are scores of {sorted(lengths)} images, not of its targets"
 
@@ -136,7 +138,12 @@ def _of_flags(record: RunRecord) -> Iterator[str]:
 
 def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) -> Iterator[str]:
     attack, guess = array(kept.attack), array(kept.guess)
-    if len(guess) != len(attack) or len(kept.misplaced) % max(1, len(guess)):
+    drawn = len(kept.misplaced)
+    if (
+        len(guess) != len(attack)
+        or drawn % max(1, len(guess))
+        or len(kept.easier) not in (0, drawn)
+    ):
         yield f"there are {len(attack)} scores and {len(guess)} guesses"
         return
     if (kept.leaks_more, kept.unit) != (score.leaks_more, score.unit):
@@ -145,8 +152,7 @@ def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) ->
         yield f"{score.n} of {len(attack)} images cannot be what it sums up"
         return
     if np.isfinite(attack).sum() == score.n:  # else some null alone has no value, and is not kept
-        draws = array(kept.misplaced).reshape(-1, max(1, len(guess)))
-        nulls = [guess, draws.mean(0)] if len(draws) else [guess]
+        nulls = [guess, (kept.draws + kept.corrections).mean(0)] if drawn else [guess]
         yield from _sums(score, attack, nulls)
     if resampled and score.ci and _apart(resampled, score.ci):
         yield f"its interval is not {_text(resampled)}, which its scores by image give"

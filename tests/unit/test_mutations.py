@@ -310,7 +310,7 @@ def test_a_result_cannot_be_turned_into_a_better_one(
         assert nothing_gained(contested, before)
 
 
-SEEN_BY_JUDGING_AGAIN = {"guess", "misplaced"}
+SEEN_BY_JUDGING_AGAIN = {"guess", "misplaced", "easier"}
 """What guessing scores, image by image: nothing else in a record follows from it."""
 
 

@@ -36,12 +36,14 @@ def test_the_worst_case_of_attacks_is_held_against_that_of_the_same_answers_else
         {"a": torch.tensor([0.0, 3.0]), "b": torch.tensor([1.0, 2.0])},
         {"a": torch.tensor([2.0, 1.0]), "b": torch.tensor([NAN, 2.0])},
     ]
-    values = worst_case(scores, guesses, draws, "higher", "dB", None)
+    easier = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    other = torch.tensor([[0.0, 9.0], [0.0, 9.0]])  # another image is another thing by this one
+    values = worst_case(scores, guesses, draws, [other, easier], "higher", "dB", None)
     np.testing.assert_array_equal(values.attack, [2, 5])
-    np.testing.assert_array_equal(values.nulls[OTHERS], [1.5, 2.5])
+    np.testing.assert_array_equal(values.nulls[OTHERS], [2, 3])
     assert best_null(values) == OTHERS
     assert best_guess(values) == "class_mean"
-    assert list(worst_case(scores, guesses, [], "higher", "dB", None).nulls) == ["class_mean"]
+    assert list(worst_case(scores, guesses, [], [], "higher", "dB", None).nulls) == ["class_mean"]
 
 
 def test_answers_that_know_nothing_gain_nothing_however_many_there_are():
@@ -50,11 +52,11 @@ def test_answers_that_know_nothing_gain_nothing_however_many_there_are():
     answers = [guess + torch.randn(400, generator=rng) for _ in range(12)]
     misplaced = {str(i): guess + torch.randn(400, generator=rng) for i in range(12)}
     scores = {str(i): each for i, each in enumerate(answers)}
-    fair = worst_case(scores, {"guess": guess}, [misplaced], "higher", "dB", None)
+    fair = worst_case(scores, {"guess": guess}, [misplaced], [torch.zeros(1)], "higher", "dB", None)
     score = summarise({"m": fair}, stream())["m"]
     assert abs(score.gain) < 0.1
     assert score.gain_ci[0] < 0
-    lucky = worst_case(scores, {"guess": guess}, [], "higher", "dB", None)
+    lucky = worst_case(scores, {"guess": guess}, [], [], "higher", "dB", None)
     assert summarise({"m": lucky}, stream())["m"].gain_ci[0] > 1  # what luck alone would claim
 
 
