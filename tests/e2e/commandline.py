@@ -20,7 +20,8 @@ Command = subprocess.Popen[str] | Forked
 SIZES = ("--private-size", "40", "--public-size", "120", "--test-size", "60", "--threads", "1")
 SCORES = ("--metrics", "snr_db,mse")
 VICTIM = ("--victim", "mlp[epochs=1,width=8]")
-TINY = ("evaluate", *SIZES, *SCORES, *VICTIM)
+LEARNER = ("--learner", "classmeans")
+TINY = ("evaluate", *SIZES, *SCORES, *VICTIM, *LEARNER)
 """Both halves of an evaluation with the default defense, in seconds."""
 UNET = (*TINY, "--attack", "unet[base=4,epochs=1]")
 """The default job in miniature."""

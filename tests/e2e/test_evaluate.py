@@ -35,6 +35,7 @@ LINEAR = (*TINY, "--attack", "linear[steps=5]")
 SMALL: dict[str, Any] = {
     "attack": "identity",
     "victim": "mlp[epochs=1,width=8]",
+    "learner": "classmeans",
     "metrics": "snr_db,mse",
     "only": "privacy",
     "private_size": 40,
@@ -68,7 +69,10 @@ def test_a_report_has_scores_a_verdict_and_places_that_exist(report: str) -> Non
     assert re.search(r"^metric +unet +best null +gain over it +worst image +identity", report, re.M)
     assert re.search(r"^snr_db ↑ +-?[\d.]+ ± [\d.]+ ", report, re.M)
     assert re.search(
-        r"^mlp accuracy 0\.\d+ .*; unprotected 0\.\d+ \(.*\); chance 0\.\d+$", report, re.M
+        r"^best learner classmeans: accuracy 0\.\d+ .*; unprotected 0\.\d+ \(.*\) by classmeans; "
+        r"chance 0\.\d+$",
+        report,
+        re.M,
     )
     assert re.search(r"best null \(.*\d dB\)", report)
     places = re.findall(r"^(record|gallery) +(\S+)$", report, re.M)
@@ -101,8 +105,9 @@ def test_a_second_run_repeats_nothing(cache: Path, first: dict[str, Any]) -> Non
 
 
 def took_part(made: dict[str, Any]) -> set[str]:
-    """Stages that ran for a record; what its attack took is told whoever ran it."""
-    return {name for name in made["timing"] if not name.startswith(("attack ", "prepare "))}
+    """Stages that ran for a record; what attacks and learners took is told whoever ran them."""
+    told = ("attack ", "prepare ", "learn ")
+    return {name for name in made["timing"] if not name.startswith(told)}
 
 
 def test_a_lost_record_is_put_together_from_what_is_stored(
@@ -124,7 +129,7 @@ def test_a_file_says_what_options_say_and_options_win(
     config = tmp_path / "cell.toml"
     config.write_text(
         'attack = "unet[base=4,epochs=1]"\n'
-        'victim = "mlp[epochs=1,width=8]"\n'
+        'victim = "mlp[epochs=1,width=8]"\nlearner = "classmeans"\n'
         'metrics = "snr_db,mse"\n'
         "private_size = 40\npublic_size = 120\ntest_size = 60\nthreads = 1\nseed = 9\n"
     )
@@ -162,7 +167,7 @@ def test_a_dry_run_of_the_utility_alone_has_stages_and_no_attack(
 ) -> None:
     asked = (*UNET, "--only", "utility", "--dry-run", "--json")
     foreseen = json.loads(succeed(*asked, cache=cache))
-    assert foreseen["stages"] == {"load": "stored", "release": "stored", "train": "stored"}
+    assert foreseen["stages"] == {"load": "stored", "learn classmeans": "stored"}
     assert foreseen["cell"] == first["defense"][0]["name"]
     assert not {"status", "reason", "channels", "companions"} & set(foreseen)
 
@@ -198,7 +203,7 @@ def test_a_forced_stage_is_not_made_twice(tmp_path: Path) -> None:
 
     evaluate(observer=Counting(), cache=tmp_path, force="load", **{**SMALL, "only": "utility"})
     assert len(made) == len(set(made))
-    assert {"load", "release", "train"} <= set(made)
+    assert {"load", "learn classmeans"} <= set(made)
 
 
 def test_another_cache_gives_the_same_to_the_bit(tmp_path: Path, first: dict[str, Any]) -> None:
@@ -264,4 +269,4 @@ def test_an_attack_out_of_time_is_a_record_and_exits_1(tmp_path: Path) -> None:
 
 def test_a_stage_that_is_none_is_refused(cache: Path) -> None:
     done = harness(*UNET, "--force", "atack", cache=cache)
-    assert "stages: load, release, train, prepare, attack, judge" in complaint(done, 2)
+    assert "stages: load, release, train, learn, prepare, attack, judge" in complaint(done, 2)

@@ -7,7 +7,7 @@ import pytest
 from harness.api.errors import UsageError
 from harness.asking.plan import plan
 from harness.asking.registry import KINDS, registry
-from harness.asking.request import Selection, make_request, resolve
+from harness.asking.request import Selection, make_request, parse_one, resolve
 from harness.cli.evaluate import command
 from harness.description import description
 
@@ -31,7 +31,8 @@ def test_every_example_is_a_command_that_can_be_planned(kind, name):
     cell = plan(make_request(**fields), registry())
     assert cell.reason is None
     named = [cell.dataset, cell.public, cell.victim, cell.space, cell.attack, *cell.defenses]
-    assert name in {used.name for used in named if used}
+    written = [parse_one(text).name for text in (cell.request.learner, *cell.learners)]
+    assert name in {used.name for used in named if used} | set(written)
 
 
 @pytest.mark.parametrize(("kind", "name"), [p for p in OURS if p[0] != "threat_models"])
