@@ -48,7 +48,7 @@ def test_the_best_accuracy_is_that_of_the_nearest_mean(apart: float) -> None:
     held = data.load(AssetFolder({}))
     train, test = held.train, held.test
     means = torch.stack([train.images[train.labels == c].flatten(1).mean(0) for c in range(10)])
-    assert (means @ means.T - apart**2 * torch.eye(10)).abs().max() < 0.2
+    assert (means @ means.T - apart**2 * torch.eye(10)).abs().max() < 0.6
     right = (test.images.flatten(1) @ means.T).argmax(1) == test.labels
     assert right.double().mean().item() == pytest.approx(data.best_accuracy(), abs=0.01)
 
