@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -157,12 +157,22 @@ def best_of(
 ) -> Utility:
     """The utility of a release that these learners learned from; of equals, the first counts.
 
-    `reference` is what the same learners made of unprotected images. Both are chosen on other
-    images than the `n` that are reported.
+    `reference` is what the same learners made of unprotected images, as far as they had a use for
+    them. Both are chosen on other images than the `n` that are reported.
     """
     own = {name: Accuracy.of(tried.reported, n) for name, tried in learners.items()}
     plain = {name: Accuracy.of(tried.reported, n) for name, tried in reference.items()}
-    chosen, bare = _chosen(learners), _chosen(reference)
+    chosen = _chosen(learners)
+    unprotected: dict[str, Any] = {}
+    if reference:
+        bare = _chosen(reference)
+        unprotected = {
+            "reference_accuracy": plain[bare].mean,
+            "reference_interval": plain[bare].interval,
+            "reference_inference": bare,
+            "reference_accuracies": plain,
+            "reference_validation": {n: tried.standing for n, tried in reference.items()},
+        }
     return Utility(
         accuracy=own[chosen].mean,
         interval=own[chosen].interval,
@@ -172,11 +182,7 @@ def best_of(
         left_out=dict(left_out),
         chance=chance,
         n=n,
-        reference_accuracy=plain[bare].mean,
-        reference_interval=plain[bare].interval,
-        reference_inference=bare,
-        reference_accuracies=plain,
-        reference_validation={name: tried.standing for name, tried in reference.items()},
+        **unprotected,
     )
 
 

@@ -202,7 +202,7 @@ def _of_utility(utility: Utility, repeats: int, spread_alone: bool) -> Iterator[
         yield f"its accuracy {utility.accuracy:.6g} is not that of '{utility.inference}'"
     stated = (utility.reference_accuracy, utility.reference_interval)
     plain = utility.reference_accuracies.get(utility.reference_inference)
-    if plain and (plain.mean, plain.interval) != stated:
+    if ((None, None) if plain is None else (plain.mean, plain.interval)) != stated:
         yield f"its reference {shown(stated[0])} is not that of its trainings"
     yield from _of_choice(utility.inference, utility.validation, utility.accuracies)
     chosen, tried = utility.reference_inference, utility.reference_validation

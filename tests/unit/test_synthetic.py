@@ -42,6 +42,22 @@ def test_labels_are_uniform() -> None:
     assert (counts / 20_000 - 0.25).abs().max() < 0.02
 
 
+@pytest.mark.parametrize("apart", [2.0, 3.0])
+def test_the_best_accuracy_is_that_of_the_nearest_mean(apart: float) -> None:
+    data = SyntheticGaussian(SyntheticGaussianConfig(d=32, n=20_000, n_test=20_000, apart=apart))
+    held = data.load(AssetFolder({}))
+    train, test = held.train, held.test
+    means = torch.stack([train.images[train.labels == c].flatten(1).mean(0) for c in range(10)])
+    assert (means @ means.T - apart**2 * torch.eye(10)).abs().max() < 0.6
+    right = (test.images.flatten(1) @ means.T).argmax(1) == test.labels
+    assert right.double().mean().item() == pytest.approx(data.best_accuracy(), abs=0.01)
+
+
+def test_labels_that_mean_nothing_leave_the_best_at_chance() -> None:
+    data = SyntheticGaussian(SyntheticGaussianConfig(d=2, n=2, classes=4))
+    assert data.best_accuracy() == pytest.approx(0.25)
+
+
 @pytest.mark.parametrize(
     ("d", "shape"), [(1024, (32, 32)), (3072, (48, 64)), (10, (2, 5)), (13, (1, 13)), (2, (1, 2))]
 )
