@@ -445,3 +445,44 @@ def test_chen_breaks_its_own_setting() -> None:
     for record in (inside, cross):
         scores = [score for score in record.by_image["snr_db_abs"].attack if score is not None]
         assert sum(score >= 20 for score in scores) >= 0.9 * len(scores)
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "fashion"])
+def test_a_page_quotes_the_learned_linear_map(dataset: str) -> None:
+    found = [Records(Path()).load(path) for path in RECORDS]
+    (record,) = (
+        each for each in found if each.attack.name == "regression" and each.dataset.name == dataset
+    )
+    score = record.privacy["snr_db"]
+    assert score.gain is not None
+    assert score.gain_ci is not None
+    low, high = score.gain_ci
+    row = [f"{score.mean:.2f}", f"{score.null:.2f}", f"{score.gain:.2f} ({low:.2f} to {high:.2f})"]
+    assert " | ".join(row) in page("linear")
+    assert score.null_name == "class_mean"
+    assert score.gain >= 0.35
+
+
+PAIRED = [
+    record
+    for record in (Records(Path()).load(path) for path in RECORDS)
+    if record.attack.name == "em"
+]
+
+
+def test_a_page_quotes_pairs_by_likelihood() -> None:
+    for record in PAIRED:
+        found, score = record.findings, record.privacy["snr_db"]
+        shares = [found[name].value for name in ("memberships_found", "encodings_assigned")]
+        rest = f"{score.mean:.2f} | {record.privacy['ssim'].mean:.3f} | {score.gain:.2f} |"
+        row = f"{' | '.join(f'{share:.3f}' for share in shares)} | {rest}"
+        assert row.replace("-", "−") in page("clusters")
+
+
+def test_pairs_of_cifar10_are_found_at_a_tenth() -> None:
+    (record,) = (
+        each
+        for each in PAIRED
+        if each.dataset.name == "cifar10" and each.defense[0].config["tau"] == 0.1
+    )
+    assert record.findings["encodings_assigned"].value >= 0.99
