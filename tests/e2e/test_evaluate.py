@@ -70,7 +70,7 @@ def test_a_report_has_scores_a_verdict_and_places_that_exist(report: str) -> Non
     assert re.search(r"^snr_db ↑ +-?[\d.]+ ± [\d.]+ ", report, re.M)
     assert re.search(
         r"^best learner classmeans: accuracy 0\.\d+ .*; unprotected 0\.\d+ \(.*\) by classmeans; "
-        r"chance 0\.\d+$",
+        r"chance 0\.\d+(; the strongest learner here found nothing)?$",
         report,
         re.M,
     )
