@@ -54,7 +54,7 @@ CELLS = {
         "only": "privacy",
     },
     "not applicable": {"defense": "none", "attack": "lmmse", "threat_model": "fl-strong"},
-    "failed": {"defense": "none", "attack": "lmmse", "victim": "cnn[lr=1e30]"},
+    "failed": {"defense": "mixcon", "attack": "linear", "victim": "lenet5[lr=1e30]"},
 }
 SPREAD = {"snr_db": 0.05, "ssim": 0.004, "accuracy": 0.025}
 """What a number may differ by on another class of machine.
