@@ -10,40 +10,26 @@
     python benchmarks/cluster_tables.py rounds    # how many encodings of an image it takes
     python benchmarks/cluster_tables.py assign    # a flow beside the paper's greedy assignment
     python benchmarks/cluster_tables.py chen      # chen's own setting, and real images without it
-    python benchmarks/cluster_tables.py gains     # of committed records, over today's guesses
 
 100 private images in 50 rounds, unless said; the attacker has 20 000 public ones. A cell takes
 minutes with --threads 1, most of them for what is learned from public images, which later cells
 find stored. Needs `harness assets fetch fashion cifar10`. Records are also kept below
 benchmarks/records.
-
-`gains` runs no attack: records keep what an attack scores on each image, and guesses are made and
-matched anew, the codebook among them. What a record cannot tell is what its answers are worth where
-others of their class are true; that takes a new run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mixcon_tables import ROOT, kept
+from mixcon_tables import kept
 
 from harness import evaluate
 from harness.api import HarnessError
-from harness.rng import KeyedStream, board_key
-from harness.running.judge import null_scores
-from harness.running.run import Run
-from harness.scoring.judgement import Help
-from harness.scoring.summary import Values, array, summarise
-from harness.store.record import Records, RunRecord
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from harness.store.record import RunRecord
 
 Row = dict[str, Any]
 
@@ -214,60 +200,6 @@ def evaluated(cell: Cell, **options: Any) -> Row:
     return {"title": cell.title, **measured(record)}
 
 
-@cache
-def guesses(dataset: str, hides: bool) -> Mapping[str, Mapping[str, Tensor]]:
-    """By metric and null, the scores by image of guesses that are matched as 100 unnamed answers.
-
-    They are the same for every defense, but for absolute values where one `hides` signs.
-    """
-    defense = "instahide[k=2]" if hides else "mixup[k=2]"
-    asked = {**COMMON, "dataset": dataset, "defense": defense, "attack": "carlini", "threads": 1}
-    with Run.open(asked) as run:
-        return null_scores(run, Help(COMMON["private_size"])).per_image
-
-
-def regained(record: RunRecord) -> Row:
-    """A committed record's gains over the best guess of today."""
-    request, kept_scores = record.request, record.by_image
-    rounds = "" if request.rounds == COMMON["rounds"] else f", T={request.rounds}"
-    nulls = guesses(request.dataset, "snr_db_abs" in kept_scores)
-    values = {
-        metric: Values(
-            attack=array(each.attack),
-            nulls={name: scores.numpy() for name, scores in nulls[metric].items()},
-            leaks_more=each.leaks_more,
-            unit=each.unit,
-        )
-        for metric, each in kept_scores.items()
-    }
-    found: Row = {"title": f"{request.dataset}, {request.defense}, {request.attack}{rounds}"}
-    stream = KeyedStream(board_key(request.seed)).stream(stage="judge", use="bootstrap")
-    for metric, score in summarise(values, stream).items():
-        found[metric] = [score.mean, score.null_name, score.null, score.gain, *score.gain_ci]
-    return {**found, "record": record.id}
-
-
-def gains() -> Iterator[Row]:
-    """Of every committed record in this setting, by attacks that name no target."""
-    records = Records(ROOT / "benchmarks")
-    for path in sorted((ROOT / "benchmarks" / "records").glob("*.json")):
-        record = records.load(path)
-        asked = record.request.model_dump()
-        alike = all(asked[name] == COMMON[name] for name in COMMON if name != "rounds")
-        if alike and record.attack.name in ATTACKS and asked["dataset"] in DATASETS:
-            yield regained(record)
-
-
-def gain_line(row: Row) -> str:
-    """By metric: score, over which guess, gain and its interval."""
-    cells = [
-        "{} {:.3f} over {} {:.3f}: {:+.3f} ({:+.3f} to {:+.3f})".format(metric, *told)
-        for metric, told in row.items()
-        if metric not in ("title", "record")
-    ]
-    return f"{row['title']:<{WIDTH}}{'; '.join(cells)}"
-
-
 WIDTH = 72
 
 
@@ -294,16 +226,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", choices=(*TABLES, "gains"))
+    parser.add_argument("table", choices=TABLES)
     parser.add_argument("--only", default="", help="cells whose title holds this")
     parser.add_argument("--preset", default="standard", choices=("quick", "standard", "paper"))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="one line of JSON a cell")
     asked = parser.parse_args()
-    if asked.table == "gains":
-        for row in sorted(gains(), key=lambda row: row["title"]):
-            print(json.dumps(row) if asked.json else gain_line(row), flush=True)
-        return
     columns = COLUMNS_OF.get(asked.table, COLUMNS)
     if not asked.json:
         print(head(columns))

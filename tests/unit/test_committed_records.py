@@ -360,6 +360,20 @@ def test_a_page_quotes_attacks_that_cluster(record: RunRecord) -> None:
     assert " | ".join(row).replace("-", "−") in page("clusters")
 
 
+def test_a_page_quotes_gains_over_a_codebook() -> None:
+    scores = [record.privacy["snr_db"] for _, record in CLUSTERING]
+    matched = [score for score in scores if "codebook" in score.nulls]
+    assert len(matched) >= 5
+    for score in matched:
+        assert score.gain is not None
+        assert score.gain_ci is not None
+        low, high = score.gain_ci
+        text = f"| {score.mean:.2f} | ", f" | {score.gain:+.1f} ({low:.1f} to {high:.1f}) |"
+        quoted = [each.replace("-", "−") for each in text]
+        rows = page("clusters").splitlines()
+        assert any(all(each in row for each in quoted) for row in rows), quoted
+
+
 @pytest.mark.parametrize(
     "record", [record for _, record in MOVED], ids=[path.stem[:10] for path, _ in MOVED]
 )
@@ -371,7 +385,8 @@ def test_a_page_quotes_attacks_on_moved_images(record: RunRecord) -> None:
     assert any(cell in row for row in rows)
 
 
-def test_luo_sees_more_of_moved_images_than_carlini_and_than_a_guess() -> None:
+def test_luo_sees_more_of_moved_images_than_carlini() -> None:
+    """Which is no more than guesses do that are matched as its images are."""
     assert MOVED
     for dataset, margin in (("fashion", 0.3), ("cifar10", 0.04)):
         of = {
@@ -381,7 +396,6 @@ def test_luo_sees_more_of_moved_images_than_carlini_and_than_a_guess() -> None:
         }
         for rounds in (50, 10):
             assert of["luo", rounds].mean > of["carlini", rounds].mean + margin
-            assert of["luo", rounds].gain > 0
 
 
 def test_a_page_quotes_what_true_clusters_give() -> None:
