@@ -26,7 +26,7 @@ from harness.api.errors import ChannelNotGranted
 from harness.api.knowledge import CARRIED
 from harness.asking.plan import AttackPlan
 from harness.asking.registry import release_kind
-from harness.control import ControlResult, run_controls
+from harness.control import ControlReport, ControlResult, LearnerReport, run_controls
 from harness.description import place
 from harness.running.judge import JudgeStage
 from harness.sandbox.jobs import PREPARED, open_view, read_frame
@@ -242,7 +242,11 @@ def passes_its_controls(subject: Subject) -> str:
     """Every control, in its own cell on its own data; what is stored is not run again."""
     if not subject.spec.controls:
         raise Unanswered("none is declared")
-    report = run_controls(subject.text, threads=1)
+    return in_words(run_controls(subject.text, threads=1))
+
+
+def in_words(report: ControlReport | LearnerReport) -> str:
+    """What controls reached; Violation where that is too little, Unanswered for want of data."""
     short = [result for result in report.results if not result.passed]
     lacking = [result for result in short if result.status == "unavailable"]
     if short and short == lacking:

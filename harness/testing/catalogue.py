@@ -167,6 +167,61 @@ CHECKS: dict[str, tuple[Check, ...]] = {
             here=True,
         ),
     ),
+    "learners": (
+        *DECLARED,
+        Check(
+            "answer",
+            "learners:answers",
+            "return a Classifier whose logits are [b, classes] float32, one finite number each",
+        ),
+        Check(
+            "budget",
+            "learners:keeps_its_budget",
+            "look at budget.seconds while you work, and return what you have before it is over",
+        ),
+        Check(
+            "determinism",
+            "learners:deterministic",
+            "take random numbers from lesson.rng or from torch's generator, which is seeded for "
+            "you",
+            runs=2,
+        ),
+        Check(
+            "global-state",
+            "learners:leaves_the_world_alone",
+            "numpy's and Python's generators are not seeded for you: use lesson.rng",
+        ),
+        Check(
+            "rounds",
+            "learners:reads_rounds",
+            "read every round of lesson.release: `for t in range(release.rounds)`",
+            runs=2,
+        ),
+        Check(
+            "no-public",
+            "learners:without_public",
+            "raise NotApplicable where you cannot do without public images",
+        ),
+        Check(
+            "features",
+            "learners:reads_features",
+            "read shapes off the lesson: encodings may be features with any number of channels",
+        ),
+        *_on_odd_data("learners:copes_with"),
+        _device("learners:works_on_any_device"),
+        Check(
+            "memory",
+            "learners:forgets",
+            "keep nothing of a call in a module's variable",
+            runs=9,
+        ),
+        Check(
+            "controls",
+            "learners:passes_its_controls",
+            "make it learn what it is known to learn, or ask of it what it can reach",
+            here=True,
+        ),
+    ),
     "datasets": (
         *DECLARED,
         Check("images", "datasets:images", "return uint8 images, or float32 ones in the range"),

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.api.assets import AssetFolder
 from harness.api.errors import HarnessError, UsageError
-from harness.api.specs import AttackSpec, DefenseSpec, Spec
+from harness.api.specs import AttackSpec, DefenseSpec, LearnerSpec, Spec
 from harness.asking.registry import Origin, registry
 from harness.asking.request import Resolved, parse_one, resolve
 from harness.assets import folder
@@ -49,7 +49,7 @@ class Unanswered(HarnessError):
 class Subject:
     """A plugin as it was written, `blur[strength=2]`, with what that resolved to.
 
-    `seconds` is the budget that an attack is told, and what any other check may take.
+    `seconds` is the budget that an attack or learner is told, and what any other check may take.
     """
 
     kind: str
@@ -116,7 +116,7 @@ def raised_by_plugin(error: HarnessError) -> bool:
 
 
 def is_complete(subject: Subject) -> str:
-    """Texts that people read, options that explain themselves, and of an attack a control."""
+    """Texts that people read, options that explain themselves, of attacks and learners controls."""
     missing = list(_missing(subject.spec))
     if missing:
         raise Violation(f"it lacks {', '.join(missing)}")
@@ -133,6 +133,8 @@ def _missing(spec: Spec) -> Iterator[str]:
             yield f"a description of the option '{name}'"
     if isinstance(spec, AttackSpec) and not (spec.controls or spec.members or spec.companion):
         yield "a control: a cell that the attack is known to break"
+    if isinstance(spec, LearnerSpec) and not (spec.controls or spec.members):
+        yield "a control: a cell that the learner is known to learn from"
 
 
 def declares_without_torch(subject: Subject) -> str:
