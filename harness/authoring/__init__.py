@@ -16,7 +16,7 @@ from harness.api.errors import UsageError
 from harness.asking.registry import KINDS, NAME, registry
 from harness.store.paths import disk_errors
 
-Kind = Literal["defense", "attack"]
+Kind = Literal["defense", "attack", "learner"]
 
 LONGEST = 40
 SHARED = {

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.options import epilog, json_option, print_answer
+
+if TYPE_CHECKING:
+    from harness.authoring import Kind
 
 STAGES = ("encoding", "training", "gradient")
 
@@ -17,9 +21,10 @@ STAGES = ("encoding", "training", "gradient")
         "harness new-plugin defense fog",
         "harness new-plugin defense quiet --stage gradient --into ~/plugins",
         "harness new-plugin attack unmix",
+        "harness new-plugin learner centroids",
     ),
 )
-@click.argument("kind", type=click.Choice(["defense", "attack"]))
+@click.argument("kind", type=click.Choice(["defense", "attack", "learner"]))
 @click.argument("name")
 @click.option(
     "--stage", type=click.Choice(STAGES), help="Where a defense works.  [default: encoding]"
@@ -31,19 +36,19 @@ STAGES = ("encoding", "training", "gradient")
     help="The folder that gets the package's.  [default: the current one]",
 )
 @json_option
-def command(kind: str, name: str, stage: str | None, into: Path, as_json: bool) -> None:
-    """Write the package of a defense or attack of your own.
+def command(kind: Kind, name: str, stage: str | None, into: Path, as_json: bool) -> None:
+    """Write the package of a defense, attack or learner of your own.
 
     It installs as it is, passes `harness check`, and has one place for the idea: the marked lines
-    of `defense.py` or `attack.py`. A small board of its own lies beside it.
+    of `defense.py`, `attack.py` or `learner.py`. A small board of its own lies beside it.
     """
     from harness.api.errors import UsageError
     from harness.authoring import name_plugin, write_package
 
-    if kind == "attack" and stage:
-        raise UsageError("--stage says where a defense works; an attack reads what leaves.")
-    naming = name_plugin("attack" if kind == "attack" else "defense", name)
-    chosen = "" if kind == "attack" else stage or STAGES[0]
+    if kind != "defense" and stage:
+        raise UsageError("--stage says where a defense works; others read what leaves.")
+    naming = name_plugin(kind, name)
+    chosen = (stage or STAGES[0]) if kind == "defense" else ""
     written = write_package(naming, into, chosen)
     folder = into / naming.distribution
     files = [str(path) for path in written]

@@ -160,6 +160,7 @@ class Source:
 
     def _complete(self, whole: Encoded) -> Encoded:
         """A round that a defense made in one piece: indexed only if nothing is missing."""
+        whole = _with_all_classes(whole, self._classes)
         _require_contract(self.name, whole, self.rows, self._images, self._classes)
         return whole
 

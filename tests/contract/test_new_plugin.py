@@ -8,7 +8,9 @@ WRITTEN = {
     "calm": ("defense", "--stage", "training"),
     "quiet-one": ("defense", "--stage", "gradient"),
     "unmix": ("attack",),
+    "centroids": ("learner",),
 }
+IDEAS = {"unmix": "attack.py", "centroids": "learner.py"}
 SISTERS = ("calm", "quiet-one")
 """Written from templates that differ from fog's in the idea alone."""
 
@@ -31,7 +33,7 @@ def ran(folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(ran, folder, tmp_path_factory):
-    """The engine with all four packages installed."""
+    """The engine with all packages installed."""
     site = tmp_path_factory.mktemp("site")
     pip_install(site, *(folder / f"harness-{name}" for name in WRITTEN))
     return Machine(tmp_path_factory.mktemp("cache"), (site,))
@@ -49,7 +51,7 @@ def test_it_says_where_the_idea_goes_and_what_to_do_then(ran, folder):
 def test_there_is_one_place_for_the_idea(ran, folder, name):
     sources = list((folder / f"harness-{name}").rglob("*.py"))
     places = [path.name for path in sources if "Your idea goes here" in path.read_text()]
-    assert places == ["attack.py" if name == "unmix" else "defense.py"]
+    assert places == [IDEAS.get(name, "defense.py")]
 
 
 @pytest.mark.parametrize("name", WRITTEN)
