@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.api.errors import UsageError, nearest
 from harness.api.knowledge import ThreatModel
-from harness.api.specs import AttackSpec, Control, Spec, Stage
+from harness.api.specs import AttackSpec, Control, LearnerSpec, Spec, Stage
 from harness.asking.plan import resolved
 from harness.asking.registry import KINDS, Registered, registry
 from harness.asking.request import Resolved, parse_one, resolve
@@ -72,6 +72,7 @@ def _declared(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, AttackSpec):
         facts["needs"] = [", ".join(sorted(needs)) for needs in spec.needs]
         facts["optional"] = ", ".join(sorted(spec.optional))
+    if isinstance(spec, AttackSpec | LearnerSpec):
         facts["controls"] = [
             f"{place(control)}: {control.metric} must reach {control.at_least:g}"
             for control in spec.controls

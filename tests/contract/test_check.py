@@ -9,7 +9,7 @@ from strangers import Machine, install
 ROGUES = Path(__file__).with_name("rogues")
 ENTRIES = {
     "rogues": "from rogue_plugins import harness_attacks, harness_defenses",
-    "faulty": "from faulty_plugins import harness_attacks, harness_defenses",
+    "faulty": "from faulty_plugins import harness_attacks, harness_defenses, harness_learners",
 }
 FAULTS = {
     ("flips-coins", "determinism"): "two runs under one key differ in encodings",
@@ -31,6 +31,12 @@ FAULTS = {
     ("prefers-cuda", "device"): "images.to('cuda')",
     ("wants-two", "channels"): "with encodings alone: 'sources' was not granted",
     ("wants-two", "tiny"): "IndexError",
+    ("says-too-little", "answer"): "logits are [24, 2] torch.float32; wanted [24, 3]",
+    ("learns-by-numpy", "determinism"): "two trainings on one lesson under one seed differ",
+    ("learns-by-numpy", "global-state"): "it moves numpy's random numbers",
+    ("learns-by-numpy", "declaration"): "it lacks reference, a control",
+    ("needs-a-public", "no-public"): "IndexError",
+    ("knows-two-rounds", "rounds"): "IndexError",
 }
 SOUND = [
     *(("blur", name) for name in ("release", "secrets", "odd-sized", "device", "memory")),
@@ -38,6 +44,7 @@ SOUND = [
     *(("stripes", name) for name in ("images", "labels", "scale", "splits")),
     *(("max_error", name) for name in ("score", "direction", "range", "tiny")),
     *(("corners", name) for name in ("features", "device")),
+    *(("spectrum", name) for name in ("answer", "rounds", "no-public", "one-class", "device")),
 ]
 
 

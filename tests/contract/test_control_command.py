@@ -7,7 +7,8 @@ from strangers import Machine, install
 
 SIZES = {"private_size": 12, "public_size": 40, "test_size": 20, "metrics": "snr_db,mse"}
 STRANGERS = f"""
-from harness.api import AttackSpec, Channel, Control, hookimpl
+from harness.api import AttackSpec, Channel, Control, LearnerSpec, hookimpl
+from harness_plugins.learners.centroid_filter import CentroidFilterConfig
 
 SIZES = {SIZES!r}
 
@@ -37,6 +38,25 @@ def harness_attacks():
         attack("misasked", on_nothing("snr_db", 25.0, colour="red")),
         attack("idle"),
     ]
+
+KNOWN = "synthetic-gaussian[d=16,n=600,n_test=200,classes=2,apart=2]"
+FEW = dict(private_size=300, public_size=300, test_size=200)
+
+@hookimpl
+def harness_learners():
+    return [
+        LearnerSpec(
+            name="mean-filter", version="1", summary="s", reference="r", varies=False,
+            factory="harness_plugins.learners.centroid_filter.learner:CentroidFilter",
+            config=CentroidFilterConfig,
+            controls=(
+                Control("none", KNOWN, "accuracy", 0.75, FEW),
+                Control("none", KNOWN, "share", 0.8, FEW),
+                Control("none", KNOWN, "share", 1.5, FEW),
+                Control("none", "fashion-mini", "share", 0.1, FEW),
+            ),
+        )
+    ]
 """
 HERE = ("--threads", "1", "--device", "cpu")
 ATTACKS = ("identity", "weak", "blind", "broken", "homeless", "misasked")
@@ -44,6 +64,7 @@ RUNS = {
     **{name: ["control", name, *HERE, "--json"] for name in ATTACKS},
     "table": ["control", "identity", "weak", "blind", *HERE],
     "again": ["control", "identity", *HERE, "--json"],
+    "learner": ["control", "--kind", "learners", "mean-filter[pool=1]", *HERE, "--json"],
 }
 REFUSED = {
     "idel": "Unknown attack 'idel'. Did you mean 'idle'?",
@@ -53,6 +74,9 @@ REFUSED = {
     "identity --seed -1": "seed: Input should be greater than or equal to 0",
     "identity --all": "one of the two",
     "": "one of the two",
+    "--kind learners standard": "'standard' declares no control: nothing says what it must learn",
+    "--kind learners mean-filler": "Unknown learner 'mean-filler'. Did you mean 'mean-filter'?",
+    "--kind learners --board cifar10-v2": "--board has no --kind",
 }
 
 
@@ -127,13 +151,25 @@ def test_every_result_names_a_record_that_can_be_shown(here, ran):
 
 def test_what_this_machine_lacks_is_not_held_against_an_attack(here, ran):
     kept = {path.name.rpartition("-")[0] for path in (here.cache / "controls").iterdir()}
-    assert kept == set(ATTACKS) - {"homeless", "misasked"}
+    assert kept == set(ATTACKS) - {"homeless", "misasked"} | {"mean-filter"}
 
 
 def test_a_second_run_is_answered_by_the_first(ran):
     first, again = report(ran["identity"]), report(ran["again"])
     assert again["results"] == first["results"]
     assert again["id"] == first["id"]
+
+
+def test_a_learner_must_learn_what_there_is_to_learn(ran):
+    """Of two classes 2·√2 apart the best classifier names Φ(√2) = 92.14 % rightly."""
+    found = report(ran["learner"])
+    assert (ran["learner"].code, found["learner"]["name"]) == (1, "mean-filter")
+    accuracy, share, far, unknown = found["results"]
+    assert [each["passed"] for each in found["results"]] == [True, True, False, False]
+    assert share["reached"] == pytest.approx(accuracy["reached"] / 0.92135, rel=1e-4)
+    assert share["ci"] == pytest.approx([end / 0.92135 for end in accuracy["ci"]], rel=1e-4)
+    assert far["status"] == "ok"
+    assert unknown["error"] == "nobody knows the best accuracy there is on 'fashion-mini'"
 
 
 def test_people_get_a_table_and_a_verdict(ran):
@@ -161,7 +197,10 @@ def test_bad_input_is_refused_before_anything_runs(here, ran):
     assert sorted(here.cache.rglob("*")) == before
 
 
-def test_what_an_attack_must_break_is_described(here):
+def test_what_a_plugin_must_reach_is_described(here):
+    learner = here.harness("describe", "mean-filter")
+    assert "): share must reach 0.8\n" in learner.out
+
     described = here.harness("describe", "weak")
     assert "\ncontrols:\n  none on fashion-mini (" in described.out
     assert "): snr_db must reach 25\n" in described.out

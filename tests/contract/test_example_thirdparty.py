@@ -15,6 +15,7 @@ OFFERED = {
     ("attacks", "featuremean"),
     ("attacks", "firstlayer"),
     ("attacks", "lookup"),
+    ("learners", "spectrum"),
     ("datasets", "stripes"),
     ("metrics", "max_error"),
     ("spaces", "corners"),

@@ -71,6 +71,23 @@ def test_it_keeps_the_contract_and_what_its_own_tests_promise(installed, package
     assert " failed" not in done.out
 
 
+def test_the_learner_of_the_page_keeps_its_contract_and_learns(tmp_path, tmp_path_factory):
+    page, folder = PLUGINS / "learner.md", tmp_path / "harness-randomlayer"
+    first = Machine(tmp_path_factory.mktemp("cache"))
+    assert first.harness("new-plugin", "learner", "randomlayer", "--into", str(tmp_path)).code == 0
+    assert all(path.startswith(("src/", "tests/")) for path in write(page, folder))
+    machine = with_plugin(folder, tmp_path_factory)
+    options = ("-q", "-W", "error", "-p", "no:cacheprovider", "--rootdir", str(folder))
+    done = machine.python("-m", "pytest", *options, str(folder / "tests"))
+    assert done.code == 0, done.out
+    text = page.read_text(encoding="utf-8")
+    words = COMMAND.search(text)["words"].replace("\\\n", " ").replace("'", "").split()
+    ran = machine.harness(*words, "--json", "--threads", "1")
+    assert ran.code == 0, ran.err
+    (shown,) = re.findall(r"^best learner randomlayer: accuracy ([\d.]+)", text, re.M)
+    assert ran.json["utility"]["accuracy"] == pytest.approx(float(shown), abs=0.02)
+
+
 def test_the_metric_of_the_page_keeps_the_contract(tmp_path, tmp_path_factory):
     assert "pyproject.toml" in write(PLUGINS / "index.md", tmp_path)
     checked = with_plugin(tmp_path, tmp_path_factory).harness("check", "max_error")

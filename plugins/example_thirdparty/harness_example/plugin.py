@@ -11,6 +11,7 @@ from harness.api import (
     Control,
     DatasetSpec,
     DefenseSpec,
+    LearnerSpec,
     MetricSpec,
     SpaceSpec,
     Stage,
@@ -19,6 +20,9 @@ from harness.api import (
 
 SMALL = {"victim": "mlp", "private_size": 12, "public_size": 40, "test_size": 20}
 """Options of the cells that attacks must break: enough images to tell, few enough for seconds."""
+
+LEARNING = {"private_size": 200, "test_size": 100}
+"""And for learners, who need more."""
 
 
 class BlurConfig(Config):
@@ -208,6 +212,25 @@ def harness_metrics() -> list[MetricSpec]:
             formula="max |x - x^|",
             leaks_more="lower",
             range=(0.0, 1.0),
+        )
+    ]
+
+
+@hookimpl
+def harness_learners() -> list[LearnerSpec]:
+    """What can be learned where only directions count."""
+    return [
+        LearnerSpec(
+            name="spectrum",
+            version="1",
+            summary="nearest class mean of amplitude spectra, which forget where things are",
+            reference="textbook example: the Fourier transform's shift theorem",
+            factory="harness_example.learner:Spectrum",
+            varies=False,
+            controls=(Control("blur[strength=1]", "stripes", "accuracy", 0.8, SMALL | LEARNING),),
+            formula="m_c = mean of |F x~| weighted by labels; logit_c(x) = -‖|F x| - m_c‖²",
+            weaknesses=("noise has a spectrum too, and adds it to every class",),
+            example="--learner spectrum",
         )
     ]
 

@@ -7,7 +7,7 @@ from harness.testing import checks_for
 PLUGINS = (
     *("blur", "clouds", "smallhidden", "clip"),
     *("sharpen", "featuremean", "firstlayer", "lookup"),
-    *("stripes", "max_error", "corners"),
+    *("spectrum", "stripes", "max_error", "corners"),
 )
 PROMISES = [(name, promise) for name in PLUGINS for promise in checks_for(name)]
 

@@ -1,6 +1,6 @@
 """Plugins that work, and do not keep their contract: what `harness check` is for."""
 
-from harness.api import AttackSpec, Channel, DefenseSpec, Stage, hookimpl
+from harness.api import AttackSpec, Channel, DefenseSpec, LearnerSpec, Stage, hookimpl
 
 DEFENSES = (
     "flips-coins",
@@ -11,6 +11,7 @@ DEFENSES = (
     "mixes-devices",
 )
 ATTACKS = ("draws-by-numpy", "prefers-cuda", "wants-two")
+LEARNERS = ("says-too-little", "learns-by-numpy", "needs-a-public", "knows-two-rounds")
 
 
 def _class(name):
@@ -46,4 +47,18 @@ def harness_attacks():
             optional=frozenset({Channel.SOURCES}),
         )
         for name in ATTACKS
+    ]
+
+
+@hookimpl
+def harness_learners():
+    return [
+        LearnerSpec(
+            name=name,
+            version="1",
+            summary=f"a learner that {name}",
+            reference="",
+            factory=_class(name),
+        )
+        for name in LEARNERS
     ]

@@ -4,7 +4,15 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from harness.api import Attack, Encoded, EncodingDefense, Reconstruction, Secrets
+from harness.api import (
+    Attack,
+    Classifier,
+    Encoded,
+    EncodingDefense,
+    Learner,
+    Reconstruction,
+    Secrets,
+)
 
 HOARD = []
 
@@ -67,3 +75,36 @@ class WantsTwo(Attack):
         third = images[2]
         order = view.sources[0, :, 0]
         return Reconstruction(images + 0 * third, targets=order)
+
+
+class Flat(Classifier):
+    """Says the same of every image."""
+
+    def __init__(self, logits):
+        self.made = logits
+
+    def logits(self, images):
+        return self.made.to(images).expand(len(images), -1)
+
+
+class SaysTooLittle(Learner):
+    def learn(self, lesson, budget, progress):
+        return Flat(torch.zeros(lesson.classes - 1))
+
+
+class LearnsByNumpy(Learner):
+    def learn(self, lesson, budget, progress):
+        return Flat(torch.from_numpy(np.random.rand(lesson.classes)).float())
+
+
+class NeedsAPublic(Learner):
+    def learn(self, lesson, budget, progress):
+        return Flat(lesson.public.images[0].sum() * torch.ones(lesson.classes))
+
+
+class KnowsTwoRounds(Learner):
+    """Takes for granted that there are two."""
+
+    def learn(self, lesson, budget, progress):
+        (_, labels), *_ = lesson.release.pieces(1)
+        return Flat(labels.mean(0))
