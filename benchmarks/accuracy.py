@@ -21,7 +21,6 @@ from harness.store.record import RunRecord
 Row = tuple[str, RunRecord]
 
 TAUS = ("1e0", "1e-2", "1e-4", "1e-6")
-WAYS = ("encoded", "plain", "bn_recomputed")
 
 
 def trained(defense: str, **options: Any) -> RunRecord:
@@ -59,8 +58,8 @@ def singmix(threads: int) -> Iterator[Row]:
 def facts(row: Row) -> dict[str, Any]:
     name, record = row
     assert record.utility is not None, record.error
-    means = {way: a.mean for way, a in record.utility.accuracies.items()}
-    intervals = {way: a.interval for way, a in record.utility.accuracies.items()}
+    means = {way: a.mean for way, a in record.utility.own_first}
+    intervals = {way: a.interval for way, a in record.utility.own_first}
     return {
         "defense": name,
         "accuracy": means,
@@ -71,15 +70,13 @@ def facts(row: Row) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any]) -> str:
-    columns = [_cell(row["accuracy"].get(way), row["interval"].get(way)) for way in WAYS]
-    return f"{row['defense']:<28}{row['unprotected']:>12.3f}" + "".join(columns)
+    ways = (_way(way, mean, row["interval"][way]) for way, mean in row["accuracy"].items())
+    return f"{row['defense']:<28}{row['unprotected']:>12.3f}  " + ", ".join(ways)
 
 
-def _cell(mean: float | None, interval: tuple[float, float] | None) -> str:
-    if mean is None:
-        return f"{'':>24}"
+def _way(way: str, mean: float, interval: tuple[float, float] | None) -> str:
     reach = f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
-    return f"{f'{mean:.3f}{reach}':>24}"
+    return f"{way} {mean:.3f}{reach}"
 
 
 STUDIES = {"instahide": instahide, "gradprune": gradprune, "singmix": singmix}
@@ -93,8 +90,7 @@ if __name__ == "__main__":
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     arguments = parser.parse_args()
     if not arguments.json:
-        heads = "".join(f"{way.replace('_', ' '):>24}" for way in WAYS)
-        print(f"{'accuracy':<28}{'unprotected':>12}{heads}")
+        print(f"{'accuracy':<28}{'unprotected':>12}  by learner, or by way of asking a victim")
     for found in STUDIES[arguments.study](arguments.threads):
         row = facts(found)
         print(json.dumps(row) if arguments.json else line(row), flush=True)

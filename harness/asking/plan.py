@@ -207,9 +207,14 @@ def _bare(
 
 
 def _learners(request: Request, registry: Registry) -> dict[str, Resolved]:
+    """Who learns; UsageError for a set of learners that names another set."""
     asked = resolved("learners", request.learner, request.preset, registry)
     texts = asked.spec.members or (request.learner,)
-    return {text: resolved("learners", text, request.preset, registry) for text in texts}
+    found = {text: resolved("learners", text, request.preset, registry) for text in texts}
+    for text, learner in found.items():
+        if learner.spec.members:
+            raise UsageError(f"'{asked.name}' names '{text}', which is many learners itself.")
+    return found
 
 
 def _left_out(request: Request, registry: Registry) -> dict[str, str]:

@@ -126,7 +126,7 @@ def _chosen(
     """Those to run, all of them known to be sound before the first runs; and those without."""
     from harness.api.errors import UsageError
     from harness.asking.registry import registry
-    from harness.asking.request import make_request
+    from harness.asking.request import make_request, parse_one
     from harness.control import controlled
 
     if every == bool(plugins):
@@ -136,7 +136,12 @@ def _chosen(
         declared = [spec.name for spec in specs if spec.controls]
         return declared, [spec.name for spec in specs if not spec.controls]
     preset = make_request(**options).preset
+    other = "learners" if kind == "attacks" else "attacks"
+    known = registry().entries
     for text in plugins:
+        name = parse_one(text).name
+        if name in known[other] and name not in known[kind]:
+            raise UsageError(f"'{name}' is one of the {other}: say --kind {other}.")
         controlled(text, preset, kind)
     return list(dict.fromkeys(plugins)), []
 

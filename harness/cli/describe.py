@@ -9,7 +9,17 @@ import click
 
 from harness.cli.options import epilog, json_option, print_answer
 
-TITLES = ("formula", "needs", "optional", "grants", "controls", "assets", "reference", "example")
+TITLES = (
+    "formula",
+    "members",
+    "needs",
+    "optional",
+    "grants",
+    "controls",
+    "assets",
+    "reference",
+    "example",
+)
 
 
 @click.command(

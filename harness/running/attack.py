@@ -6,27 +6,23 @@ A view is a folder with the channels that the attack is granted, and nothing els
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Samples, Splits
-from harness.api.errors import CellFailed
 from harness.api.knowledge import NETWORKS, Channel
 from harness.api.plugins import Progress
 from harness.api.release import Release
-from harness.api.view import Budget
 from harness.rng import KeyedStream, public_stream, secret_stream
 from harness.running.prepare import prepare
 from harness.running.release import ReleaseStage, input_shape, victim_under
 from harness.running.samples import Space, Truth
 from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
+from harness.running.workplace import law_of, tensors_in, workplace
 from harness.store.artifacts import Artifact, below
-from harness.store.paths import disk_errors, scratch_folder
+from harness.store.paths import disk_errors
 from harness.store.provenance import plain_config, plugin_identity, preparation_identity
 
 if TYPE_CHECKING:
@@ -34,11 +30,8 @@ if TYPE_CHECKING:
 
     from harness.api.plugins import Reconstruction
     from harness.asking.plan import AttackPlan
-    from harness.asking.request import Resolved
     from harness.running.run import Run
-    from harness.sandbox.feed import Feed
     from harness.sandbox.jobs import Frame, Named
-    from harness.sandbox.process import Spent
 
 MASKS = "extra.masks"
 SECRET = {Channel.WEIGHTS, Channel.SOURCES, Channel.BATCH_LABELS}
@@ -115,63 +108,6 @@ class AttackStage(Stage[Answer]):
 
         found = unpack(dict(stored.tensors), stored.facts.get("diagnostics", {}))
         return Answer(found, stored.facts.get("peak_memory", {}))
-
-
-class Process(Protocol):
-    """Where one attack or learner does its jobs, one after another."""
-
-    def ask(
-        self,
-        job: Mapping[str, Any],
-        budget: Budget,
-        progress: Progress,
-        *,
-        spent: float = 0.0,
-        who: str = "the attack",
-        feed: Feed | None = None,
-    ) -> Spent:
-        """Have a job done; CellFailed or CellTimedOut where it fails."""
-        ...
-
-
-class Processes(Protocol):
-    """Lends each attack a process; more may be `expected`, so that one is started ahead."""
-
-    expected: int
-
-    def warm(self) -> None:
-        """Start the next one now."""
-        ...
-
-    def take(self) -> AbstractContextManager[Process]:
-        """A process for one attack."""
-        ...
-
-
-@dataclass(frozen=True)
-class Workplace:
-    """The process of one attack, and its folders: the views before and of the release, and out."""
-
-    process: Process
-    base: Path
-    before: Path
-    view: Path
-    out: Path
-
-
-def workplaces() -> Path:
-    """Where attacks work: the system's temporary folder, far from the store."""
-    return Path(tempfile.gettempdir()) / f"encoding-harness-{os.getuid()}"
-
-
-@contextmanager
-def workplace(process: Process, label: str) -> Iterator[Workplace]:
-    """Folders for one attack, gone when it is done."""
-    with scratch_folder(workplaces(), label.replace(" ", "-")) as base:
-        folders = base / "before", base / "view", base / "out"
-        for folder in folders:
-            folder.mkdir()
-        yield Workplace(process, base, *folders)
 
 
 @dataclass(frozen=True)
@@ -281,27 +217,8 @@ def encoder_of(run: Run) -> Named | None:
     return law_of(run.cell.encoding, run.release.resolved) if run.cell.encoding else None
 
 
-def law_of(encoding: Resolved, resolved: Mapping[str, Mapping[str, float | int | str]]) -> Named:
-    """An encoding defense with its parameters as they turned out, by name."""
-    from harness.sandbox.jobs import Named
-
-    config = {**plain_config(encoding), **resolved.get(encoding.name, {})}
-    return Named(name=encoding.name, config=config)
-
-
 def _victim(run: Run) -> Named:
     from harness.sandbox.jobs import Named
 
     victim = victim_under(run, run.cell.defenses)
     return Named(name=victim.name, config=plain_config(victim))
-
-
-def tensors_in(path: Path, who: str = "the attack") -> dict[str, Tensor]:
-    """What a process left in a file; CellFailed, naming `who`, where that cannot be read."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, FileNotFoundError) as error:
-        raise CellFailed(f"{who} left no readable result: {error}") from None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Splits
 from harness.rng import public_stream
-from harness.running.attack import law_of, tensors_in, workplace
 from harness.running.rounds import Rounds
 from harness.running.samples import Space
 from harness.running.stage import Output, Stage, budget_identity, hardware
+from harness.running.workplace import law_of, tensors_in, workplace
 from harness.store.artifacts import Artifact
 from harness.store.paths import disk_errors
 from harness.store.provenance import plain_config, plugin_identity

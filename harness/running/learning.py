@@ -39,10 +39,9 @@ def learning(run: Run) -> Learning:
         utility, measures = trained(run)
         return Learning(utility, measures)
     own, failed = _tried(run, LearnStage.own(run.cell))
-    plain, _ = _tried(run, LearnStage.unprotected(run.cell))
+    plain, unlearned = _tried(run, LearnStage.unprotected(run.cell))
     if not own:
-        reasons = "; ".join(f"{name}: {first_line(error)}" for name, error in failed.items())
-        raise CellFailed(f"no learner came to an end ({reasons})")
+        raise _nobody(failed)
     reported = _halves(run)[1]
     labels = run.splits.test.labels[reported]
     utility = best_of(
@@ -51,10 +50,21 @@ def learning(run: Run) -> Learning:
         chance=labels.bincount().max().item() / len(labels),
         n=len(labels),
         left_out={name: first_line(error) for name, error in failed.items()},
+        reference_left_out={name: first_line(error) for name, error in unlearned.items()},
     )
-    faults = {n: e for n, e in failed.items() if not isinstance(e, NotApplicable)}
+    bare = {f"{name} on unprotected images": error for name, error in unlearned.items()}
+    faults = {n: e for n, e in {**failed, **bare}.items() if not isinstance(e, NotApplicable)}
     flags = failure_flags("learner", faults)
     return Learning(utility, learners=run.cell.learners, flags=tuple(flags))
+
+
+def _nobody(failed: Mapping[str, CellFailed]) -> CellFailed:
+    """The error where no learner came to an end: what all of them met, or each its own."""
+    errors = list(failed.values())
+    if len({first_line(error) for error in errors}) == 1:
+        return errors[0]
+    reasons = "; ".join(f"{name}: {first_line(error)}" for name, error in failed.items())
+    return CellFailed(f"no learner came to an end ({reasons})")
 
 
 def _tried(run: Run, stages: list[LearnStage]) -> tuple[dict[str, Tried], dict[str, CellFailed]]:

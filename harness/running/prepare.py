@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from harness.api.plugins import Progress
     from harness.api.specs import Preparation
     from harness.asking.plan import AttackPlan
-    from harness.running.attack import Workplace
     from harness.running.run import Run
+    from harness.running.workplace import Workplace
     from harness.sandbox.jobs import Frame, Named
 
 
@@ -98,7 +98,8 @@ class PrepareStage(Stage[Learned]):
 
     def make(self, run: Run, progress: Progress) -> Artifact:
         """Let the attack's process learn, on a view that holds nothing of the release."""
-        from harness.running.attack import frame_of, hand_over, tensors_in
+        from harness.running.attack import frame_of, hand_over
+        from harness.running.workplace import tensors_in
         from harness.sandbox.jobs import PREPARED
 
         place, folder, job = self._ready()

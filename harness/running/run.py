@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import torch
 
     from harness.asking.request import Resolved
-    from harness.running.attack import Processes
+    from harness.running.workplace import Processes
     from harness.scoring.judgement import NullScores
 
 Out = TypeVar("Out")
@@ -270,7 +270,7 @@ class Run:
     def processes(self) -> Processes:
         """The processes of attacks; what killed runs left is swept away first."""
         if self._processes is None:
-            from harness.running.attack import workplaces
+            from harness.running.workplace import workplaces
             from harness.sandbox.process import Workers
 
             for root in (self.store.root, workplaces()):

@@ -74,7 +74,8 @@ class Feed:
         self._remove(self._ready)
         self._place, self._pieces, self._ready = (round_, number), None, None
         for _ in range(number):
-            self._next()
+            if self._next() is None:
+                raise CellFailed(NO_PIECE)
 
     def _next(self) -> tuple[Tensor, Tensor] | None:
         if self._pieces is None:
@@ -150,7 +151,9 @@ class Giver:
         return self._waited + (time.monotonic() - asked if asked is not None else 0.0)
 
     def give(self, round_: int, number: int) -> None:
-        """Begin to answer."""
+        """Begin to answer; CellFailed where what is asked for is no place of a piece."""
+        if type(round_) is not int or type(number) is not int:
+            raise CellFailed(NO_PIECE)
         if self._asked is not None:
             raise CellFailed("the learner asked for two pieces at once")
         self._asked = time.monotonic()

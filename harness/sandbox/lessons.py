@@ -2,7 +2,7 @@
 
 A lesson is a folder with `lesson.json` and the public images; the release comes in pieces, as they
 are asked for. The images that the classifier is asked about come in a second job, once it
-has learned: nothing is learned from them.
+has learned: no label of theirs ever does.
 """
 
 from __future__ import annotations

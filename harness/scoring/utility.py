@@ -71,6 +71,7 @@ class Utility(BaseModel):
     """The learner chosen for unprotected images; a victim is asked plainly."""
     reference_accuracies: dict[str, Accuracy] = {}
     reference_validation: dict[str, float] = {}
+    reference_left_out: dict[str, str] = {}
 
     @property
     def by_learner(self) -> bool:
@@ -154,6 +155,7 @@ def best_of(
     chance: float,
     n: int,
     left_out: Mapping[str, str],
+    reference_left_out: Mapping[str, str],
 ) -> Utility:
     """The utility of a release that these learners learned from; of equals, the first counts.
 
@@ -180,6 +182,7 @@ def best_of(
         accuracies=own,
         validation={name: tried.standing for name, tried in learners.items()},
         left_out=dict(left_out),
+        reference_left_out=dict(reference_left_out),
         chance=chance,
         n=n,
         **unprotected,

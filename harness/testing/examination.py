@@ -137,7 +137,7 @@ def _chosen(subject: Subject, only: Collection[str], skip: Collection[str]) -> l
 
 def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
     """One after another; when one was ended, the rest of what runs the plugin is left out."""
-    from harness.running.attack import workplaces
+    from harness.running.workplace import workplaces
 
     ended = ""
     with (

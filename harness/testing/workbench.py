@@ -12,9 +12,10 @@ from torch import Tensor
 from harness.api import Budget, HarnessError, Progress, Release, ReleaseKind
 from harness.asking.plan import AttackPlan, plan
 from harness.asking.request import make_request
-from harness.running.attack import AttackStage, workplaces
+from harness.running.attack import AttackStage
 from harness.running.release import ReleaseStage
 from harness.running.run import Run, equip
+from harness.running.workplace import workplaces
 from harness.sandbox.feed import Feed
 from harness.sandbox.jobs import pack, prepare, reconstruct, share
 from harness.sandbox.lessons import Pupil

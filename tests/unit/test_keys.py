@@ -222,6 +222,7 @@ AFTER_LOAD = {"release", "train", "learn", "prepare", "attack", "judge", "nulls"
         ("scoring.utility", {"train", "record"}),
         ("running.prepare", {"prepare", "attack", "judge", "record"}),
         ("running.attack", {"prepare", "attack", "judge", "record"}),
+        ("running.workplace", {"learn", "prepare", "attack", "judge", "record"}),
         ("running.judge", {"judge", "nulls", "record"}),
         ("scoring.judgement", {"judge", "nulls", "record"}),
         ("scoring.matching", {"judge", "nulls", "record"}),

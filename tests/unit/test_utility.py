@@ -147,7 +147,9 @@ def test_of_several_learners_the_best_on_other_images_counts():
         "strong": Tried(validation=(0.4, 0.6), reported=(0.5, 0.7)),
     }
     bare = {"strong": Tried(validation=(0.8,), reported=(0.75,))}
-    found = best_of(learners, bare, chance=0.1, n=60, left_out={"encoded": "why"})
+    found = best_of(
+        learners, bare, chance=0.1, n=60, left_out={"encoded": "why"}, reference_left_out={}
+    )
     assert (found.inference, found.accuracy) == ("strong", pytest.approx(0.6))
     assert found.reference_accuracy == 0.75
     assert found.validation == {"lucky": 0.2, "strong": 0.5}

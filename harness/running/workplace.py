@@ -1,0 +1,101 @@
+"""Where attacks and learners work: their processes and folders, and what both are handed alike."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.api.errors import CellFailed
+from harness.api.plugins import Progress
+from harness.api.view import Budget
+from harness.store.paths import scratch_folder
+from harness.store.provenance import plain_config
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.asking.request import Resolved
+    from harness.sandbox.feed import Feed
+    from harness.sandbox.jobs import Named
+    from harness.sandbox.process import Spent
+
+
+class Process(Protocol):
+    """Where one attack or learner does its jobs, one after another."""
+
+    def ask(
+        self,
+        job: Mapping[str, Any],
+        budget: Budget,
+        progress: Progress,
+        *,
+        spent: float = 0.0,
+        who: str = "the attack",
+        feed: Feed | None = None,
+    ) -> Spent:
+        """Have a job done; CellFailed or CellTimedOut where it fails."""
+        ...
+
+
+class Processes(Protocol):
+    """Lends each attack a process; more may be `expected`, so that one is started ahead."""
+
+    expected: int
+
+    def warm(self) -> None:
+        """Start the next one now."""
+        ...
+
+    def take(self) -> AbstractContextManager[Process]:
+        """A process for one attack."""
+        ...
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The process of one attack, and its folders: the views before and of the release, and out."""
+
+    process: Process
+    base: Path
+    before: Path
+    view: Path
+    out: Path
+
+
+def workplaces() -> Path:
+    """Where attacks work: the system's temporary folder, far from the store."""
+    return Path(tempfile.gettempdir()) / f"encoding-harness-{os.getuid()}"
+
+
+@contextmanager
+def workplace(process: Process, label: str) -> Iterator[Workplace]:
+    """Folders for one attack, gone when it is done."""
+    with scratch_folder(workplaces(), label.replace(" ", "-")) as base:
+        folders = base / "before", base / "view", base / "out"
+        for folder in folders:
+            folder.mkdir()
+        yield Workplace(process, base, *folders)
+
+
+def law_of(encoding: Resolved, resolved: Mapping[str, Mapping[str, float | int | str]]) -> Named:
+    """An encoding defense with its parameters as they turned out, by name."""
+    from harness.sandbox.jobs import Named
+
+    config = {**plain_config(encoding), **resolved.get(encoding.name, {})}
+    return Named(name=encoding.name, config=config)
+
+
+def tensors_in(path: Path, who: str = "the attack") -> dict[str, Tensor]:
+    """What a process left in a file; CellFailed, naming `who`, where that cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, FileNotFoundError) as error:
+        raise CellFailed(f"{who} left no readable result: {error}") from None
