@@ -144,7 +144,7 @@ def test_the_interval_of_several_trainings_holds_their_spread_and_the_images():
 def test_of_several_learners_the_best_on_other_images_counts():
     learners = {
         "lucky": Tried(validation=(0.2,), reported=(0.9,)),
-        "strong": Tried(validation=(0.4, 0.6), reported=(0.5, 0.7)),
+        "strong": Tried(validation=(0.4, 0.5, 0.6), reported=(0.55, 0.6, 0.65)),
     }
     bare = {"strong": Tried(validation=(0.8,), reported=(0.75,))}
     found = best_of(
