@@ -59,9 +59,10 @@ def print_report(record: RunRecord, records: Records | None) -> None:
     for line in _findings_lines(record.findings, record.diagnostics):
         console.print(Text(line), soft_wrap=True)
     if record.utility:
-        console.print(_utility_line(record.utility, record.victim.name))
+        line = _utility_line(record.utility, record.victim.name)
+        console.print(Text(line), soft_wrap=True)
         for line in _utility_details(record):
-            console.print(Text(line, style="dim"))
+            console.print(Text(line, style="dim"), soft_wrap=True)
     for flag in record.flags:
         console.print(Text(f"flag {flag.name}: {flag.message}", style="yellow"))
     if record.verdict:

@@ -252,7 +252,7 @@ def reword(path: Path) -> None:
 DAMAGE = [
     ("load", "tensors.safetensors", flip),
     ("release", "tensors.safetensors", flip),
-    ("train", "facts.json", truncate),
+    ("learn", "facts.json", truncate),
     ("prepare", "tensors.safetensors", flip),
     ("attack", "tensors.safetensors", truncate),
     ("judge", "tensors.safetensors", flip),

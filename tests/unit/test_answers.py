@@ -54,6 +54,7 @@ def record(of: Cell, **more: Any) -> RunRecord:
         "device": "cpu",
         "threads": 1,
         "members": said(members),
+        "learners": {name: used(each) for name, each in of.learners.items()},
     }
     return RunRecord(**{**values, **more}).sealed()
 
@@ -79,6 +80,12 @@ def test_another_version_or_option_of_any_plugin_answers_nothing() -> None:
             assert not answered_by(asked, record(asked, **{name: used(plugin, **changed)})), name
     assert not answered_by(asked, record(asked, public=None))
     assert not answered_by(cell(), record(asked))
+
+
+def test_other_learners_answer_nothing() -> None:
+    asked = cell()
+    fewer = {name: used(each) for name, each in list(asked.learners.items())[1:]}
+    assert not answered_by(asked, record(asked, learners=fewer))
 
 
 def test_a_stack_has_all_its_defenses() -> None:
