@@ -15,7 +15,10 @@ def test_two_at_once_share_the_work(tmp_path: Path) -> None:
     one, other = (json.loads(out) for out, _ in ended)
     assert one["id"] == other["id"]
     both = one["timing"].keys() & other["timing"].keys() - {"picture"}
-    assert {"attack unet", "prepare unet"} <= both  # of attacks and learners it is told whoever made it
+    assert {
+        "attack unet",
+        "prepare unet",
+    } <= both  # of attacks and learners it is told whoever made it
     assert all(name.startswith(("attack ", "prepare ", "learn ")) for name in both)
     assert all(one["timing"][name] == other["timing"][name] for name in both)  # made but once
     assert "Everything is what its hash says" in succeed("cache", "verify", cache=tmp_path)
