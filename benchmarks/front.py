@@ -75,12 +75,12 @@ def first_screen(pixels: BoardView, features: BoardView) -> str:
     """Pictures, the table of features, and what the board of pixels found."""
     blocks: list[str] = []
     if any(line.learned for line in lines_of(features)):
-        blocks += [
-            "![What is learned from CIFAR-10 in ResNet-50's features, over the number of private "
-            f"images](leaderboards/{FEATURES}/curve.png)",
-            table(features, brief=True),
-            READING,
-        ]
+        if (ROOT / "leaderboards" / FEATURES / "curve.png").is_file():
+            blocks.append(
+                "![What is learned from CIFAR-10 in ResNet-50's features, over the number of "
+                f"private images](leaderboards/{FEATURES}/curve.png)"
+            )
+        blocks += [table(features, brief=True), READING]
     if any(row.rank for row in pixels.rows):
         blocks += [
             "![Accuracy of the best learner against what the strongest attack gains over guessing: "
