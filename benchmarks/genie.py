@@ -4,7 +4,8 @@
 
 With the partners known, an image is seen through white noise alone: over all rounds, 1/v is the
 sum of w²/((1-w)²s²) where it comes first and of 1/s² where it comes second, s² the noise a value.
-For Gaussian images with the covariance of public ones, the posterior mean then is best. It is
+For Gaussian images with the covariance of public ones, the posterior mean then is best; what lies
+beyond the directions of the public images counts as alike in all. It is
 applied to private images here, with Gaussian noise, and its error counted in decibels over that of
 the public mean (both pooled). It is no attack that anybody could run, and no ceiling: its prior is
 Gaussian.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -35,13 +37,13 @@ def main() -> None:
     """Print a line for each tau, a column for each number of rounds."""
     options = _options()
     private, public = _images(options)
-    spread = measure_spread(private.images, None)
-    basis, variances, mean = _prior(public.images)
+    spread = measure_spread(private, None)
+    prior = Prior.of(public.images)
     print(f"{'tau':>8}" + "".join(f"{f'T={rounds}':>10}" for rounds in options.rounds))
     found: dict[str, dict[str, float]] = {}
     for tau in TAUS:
         gains = [
-            _gain(private.images, basis, variances, mean, _seen_through(spread, tau, rounds, n))
+            _gain(private.images, prior, _seen_through(spread, tau, rounds, n))
             for rounds in options.rounds
             for n in [options.targets]
         ]
@@ -77,18 +79,39 @@ def _images(options: argparse.Namespace) -> tuple[Samples, Samples]:
     return standardised(splits.private, splits.scale), standardised(splits.public, splits.scale)
 
 
-def _prior(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Principal directions [d, m] of images [m, ...], their variances [m], and the mean [d]."""
-    rows = images.flatten(1)
-    mean = rows.mean(0)
-    rows = rows - mean
-    if len(rows) > rows.shape[1]:
-        variances, basis = torch.linalg.eigh(rows.T @ rows / len(rows))
-        return basis, variances.clamp(min=0), mean
-    variances, mixed = torch.linalg.eigh(rows @ rows.T / len(rows))
+@dataclass(frozen=True)
+class Prior:
+    """Gaussian images: `mean` [d], directions [d, m] with their variances [m], `rest` beyond them.
+
+    Variances are those of public images that did not choose the directions.
+    """
+
+    mean: Tensor
+    basis: Tensor
+    variances: Tensor
+    rest: float
+
+    @classmethod
+    def of(cls, images: Tensor) -> Prior:
+        """Of public images [n, ...]: a tenth of them tells the variances."""
+        rows = images.flatten(1)
+        seen, held = rows[len(rows) // 10 :], rows[: len(rows) // 10]
+        mean = seen.mean(0)
+        basis = _directions(seen - mean)
+        inside = (held - mean) @ basis
+        outside = float((held - mean).square().sum() - inside.square().sum()) / len(held)
+        beyond = rows.shape[1] - basis.shape[1]
+        return cls(mean, basis, inside.square().mean(0), outside / beyond if beyond else 0.0)
+
+
+def _directions(centred: Tensor) -> Tensor:
+    """Principal directions [d, m] of rows [n, d]; m is d, or below n where rows are few."""
+    n, d = centred.shape
+    if n > d:
+        return torch.linalg.eigh(centred.T @ centred / n)[1]
+    variances, mixed = torch.linalg.eigh(centred @ centred.T / n)
     kept = variances > variances.max() * 1e-6
-    basis = rows.T @ (mixed[:, kept] / (variances[kept] * len(rows)).sqrt())
-    return basis, variances[kept], mean
+    return centred.T @ (mixed[:, kept] / (variances[kept] * n).sqrt())
 
 
 def _seen_through(spread: Spread, tau: float, rounds: int, n: int) -> Tensor:
@@ -109,16 +132,19 @@ def _one_round(stream: Stream, n: int) -> Tensor:
     return first + 1.0
 
 
-def _gain(images: Tensor, basis: Tensor, variances: Tensor, mean: Tensor, seen: Tensor) -> float:
+def _gain(images: Tensor, prior: Prior, seen: Tensor) -> float:
     """Decibels that the posterior mean of `images` is closer than the public mean, pooled."""
-    rows = images.flatten(1) - mean
+    rows = images.flatten(1) - prior.mean
     noise = (seen / rows.shape[1]).float().view(-1, 1)
-    inside = rows @ basis
+    inside = rows @ prior.basis
     drawn = torch.randn(inside.shape, generator=public_stream(0).stream(what="noise").generator())
-    found = (inside + noise.sqrt() * drawn) * (variances / (variances + noise))
-    energy = float(rows.square().sum())
-    outside = energy - float(inside.square().sum())
-    return 10 * math.log10(energy / (float((found - inside).square().sum()) + outside))
+    share = prior.variances / (prior.variances + noise)
+    wrong = ((inside + noise.sqrt() * drawn) * share - inside).square().sum(1)
+    outside = rows.square().sum(1) - inside.square().sum(1)
+    kept = (prior.rest / (prior.rest + noise)).flatten()
+    beyond = rows.shape[1] - prior.basis.shape[1]
+    wrong += (1 - kept).square() * outside + kept.square() * noise.flatten() * beyond
+    return 10 * math.log10(float(rows.square().sum()) / float(wrong.sum()))
 
 
 if __name__ == "__main__":
