@@ -20,7 +20,7 @@ from harness.results.build import board_view
 from harness.results.headline import key_findings
 from harness.results.material import gathered
 from harness.results.numbers import NONE, counted, gained, percent, share, signed
-from harness.results.view import BoardView, Leak, Learned, Number, RowView
+from harness.results.view import BoardView, Identified, Leak, Learned, Number, RowView
 
 ROOT = Path(__file__).parents[1]
 PIXELS, FEATURES = "cifar10-v2", "features-v2"
@@ -39,6 +39,7 @@ class Line:
     defense: str
     rounds: int
     leak: Leak | None = None
+    named: Identified | None = None
     learned: dict[int, Learned] = field(default_factory=dict)
 
 
@@ -93,6 +94,8 @@ def first_screen(pixels: BoardView, features: BoardView) -> str:
 READING = (
     "Leakage is what `lmmse`, the best linear attack for the stated noise, gains over the best "
     "guess at 1000 private images. The genie is told every partner of an image; nobody can run it. "
+    "Named is how often an attack that holds the private images among as many others puts a true "
+    "one first: where that is more than chance, the images are not safe, whatever decibels say. "
     "Accuracy is that of the best of several learners, in per cent; * marks what is not surely "
     "above chance, where the strongest learner here found nothing."
 )
@@ -140,6 +143,7 @@ def lines_of(view: BoardView) -> list[Line]:
                 line = found.setdefault((row.defense, rounds), Line(row.defense, rounds))
                 line.learned |= {each.private_size: each for each in points}
                 line.leak = line.leak or (_of_linear(row) if rounds == own else None)
+                line.named = line.named or (row.identified if rounds == own else None)
     names = _named(view.name) if found else []
     return sorted(found.values(), key=lambda line: (names.index(line.defense), line.rounds))
 
@@ -160,7 +164,7 @@ def table(view: BoardView, *, brief: bool) -> str:
     lines = [line for line in lines_of(view) if len(line.learned) > 1]
     sizes = sorted({n for line in lines for n in line.learned})
     told = genie() if view.name == FEATURES else {}
-    head = ["defense", "released", "`lmmse`, dB", *(["genie, dB"] if told else [])]
+    head = ["defense", "released", "`lmmse`, dB", *(["genie, dB"] if told else []), "named"]
     head += [f"{n:,} images" for n in sizes]
     rows = [
         [
@@ -168,12 +172,13 @@ def table(view: BoardView, *, brief: bool) -> str:
             "once" if line.rounds == 1 else f"{line.rounds} times",
             _leak(line.leak, brief),
             *([_genie(told, line)] if told else []),
+            _named_first(line.named, brief),
             *(_accuracy(line.learned.get(n), brief) for n in sizes),
         ]
         for line in lines
     ]
     bare = {e.private_size: e.reference for row in view.rows for e in row.curve if e.reference}
-    plain = ["unprotected", NONE, NONE, *([NONE] if told else [])]
+    plain = ["unprotected", NONE, NONE, *([NONE] if told else []), NONE]
     rows.append([*plain, *(_share(bare.get(n), brief) for n in sizes)])
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
@@ -182,6 +187,13 @@ def _leak(leak: Leak | None, brief: bool) -> str:
     if leak is None:
         return NONE
     return signed(leak.gain.value, leak.unit) if brief else gained(leak)
+
+
+def _named_first(found: Identified | None, brief: bool) -> str:
+    """How often a true image comes first among candidates, and whose doing that is."""
+    if found is None:
+        return NONE
+    return percent(found.top1.value) if brief else f"{share(found.top1)}, `{found.attack}`"
 
 
 def _accuracy(found: Learned | None, brief: bool) -> str:

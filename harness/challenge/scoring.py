@@ -315,7 +315,9 @@ def _nulls(truth: Truth, description: Description, guesses: int) -> tuple[Nulls,
     stream = KeyedStream(board_key(description.public.seed)).stream(stage="judge", use="nulls")
     nulls = make_nulls(public, private, description.classes, description.mean, stream)
     if guesses:
-        nulls = match_nulls(with_codebook(nulls, public, private, stream), truth.images, guesses)
+        nulls = match_nulls(
+            with_codebook(nulls, public, private, stream, guesses), truth.images, guesses
+        )
     return nulls, nulls.notes
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from harness.boards.folder import BoardFolder
     from harness.control import ControlReport, ControlResult, Kind, LearnerReport
+    from harness.running.run import Observer
 
 ASKED = ("preset", "seed", "device", "threads")
 """Options of `evaluate` that are common to all cells of a control."""
@@ -68,7 +69,7 @@ def command(
     from harness.api.errors import UsageError
     from harness.boards.folder import find_board
     from harness.cli.progress import Bars
-    from harness.control import run_controls, run_learner_controls
+    from harness.control import ControlReport
 
     options = given(options)
     folder = find_board(board) if board else None
@@ -81,14 +82,9 @@ def command(
     reports: list[ControlReport | LearnerReport] = []
     for text in chosen:
         with Bars(quiet=quiet or as_json) as watching:
-            if kind == "learners":
-                report: ControlReport | LearnerReport = run_learner_controls(
-                    text, watching, **options
-                )
-            else:
-                report = run_controls(text, watching, **options)
-                if folder:
-                    folder.keep_control(report)
+            report = _ran(text, kind, watching, options)
+        if folder and isinstance(report, ControlReport):
+            folder.keep_control(report)
         reports.append(report)
         if not as_json:
             _print(report, kind)
@@ -100,6 +96,17 @@ def command(
         for name in undeclared:
             click.echo(f"{name}: no control declared")
     return 0 if passed else 1
+
+
+def _ran(
+    text: str, kind: Kind, watching: Observer, options: dict[str, Any]
+) -> ControlReport | LearnerReport:
+    """All controls of one plugin."""
+    from harness.control import run_controls, run_learner_controls
+
+    if kind == "learners":
+        return run_learner_controls(text, watching, **options)
+    return run_controls(text, watching, **options)
 
 
 def _of_board(

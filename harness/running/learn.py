@@ -124,7 +124,7 @@ class LearnStage(Stage[Answered]):
 
     def _frame(self, run: Run, source: Source) -> LessonFrame:
         from harness.sandbox.jobs import Named
-        from harness.sandbox.lessons import Encoded, LessonFrame
+        from harness.sandbox.lessons import LessonFrame, ReleaseSize
 
         cell, request, splits = run.cell, run.cell.request, run.splits
         encoding = self._rounds.defense
@@ -133,7 +133,7 @@ class LearnStage(Stage[Answered]):
             learner=Named(name=self.learner.name, config=plain_config(self.learner)),
             law=law_of(encoding, source.resolved) if encoding else None,
             victim=Named(name=victim.name, config=plain_config(victim)),
-            encoded=Encoded(rounds=source.rounds, rows=source.rows, shape=source.shape),
+            release=ReleaseSize(rounds=source.rounds, rows=source.rows, shape=source.shape),
             mean=splits.scale.mean,
             std=splits.scale.std,
             low=splits.scale.low,

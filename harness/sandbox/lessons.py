@@ -29,7 +29,7 @@ BATCH = 512
 """Images that a classifier is asked about at a time."""
 
 
-class Encoded(BaseModel):
+class ReleaseSize(BaseModel):
     """How much a release holds: so many rounds of so many rows, encodings of one shape."""
 
     model_config = ConfigDict(frozen=True)
@@ -47,7 +47,7 @@ class LessonFrame(BaseModel):
     learner: Named
     law: Named | None
     victim: Named
-    encoded: Encoded
+    release: ReleaseSize
     mean: tuple[float, ...]
     std: tuple[float, ...]
     low: float | None
@@ -110,9 +110,9 @@ def _lesson(folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Messag
     device = torch.device(frame.device)
     public = load_file(folder / PUBLIC, frame.device)["images"]
     unnamed = torch.zeros(len(public), dtype=torch.int64, device=device)
-    encoded = frame.encoded
+    size = frame.release
     return Lesson(
-        release=Fed(encoded.rounds, encoded.rows, encoded.shape, frame.classes, device, fetch),
+        release=Fed(size.rounds, size.rows, size.shape, frame.classes, device, fetch),
         public=Samples(public, unnamed).standardised(frame.scale),
         law=encoder(frame.law, frame.classes),
         scale=frame.scale,

@@ -27,20 +27,17 @@ def codebook(
     labels: Tensor,
     stream: Stream,
     domain: Callable[[Tensor], Tensor],
-    groups: Tensor | None = None,
+    piles: Tensor,
 ) -> Tensor:
-    """A centroid [n, c, h, w] for each private image, another for each of its class.
+    """A centroid [n, c, h, w] for each image of each pile [piles, b], another for each of a class.
 
-    `labels` [n] are counted, nothing else is asked of the private images; with `groups`
-    [batches, b] they are counted in each batch. `fallback` [n, c, h, w] stands in for centroids
-    that a class has too few public images for. `public` images are taken in their `domain`.
+    The `labels` [n] of a pile are counted, nothing else is asked of the private images.
+    `fallback` [n, c, h, w] stands in for images of no pile, and for centroids that a class has too
+    few public images for. `public` images are taken in their `domain`.
     """
-    import torch
-
     found, made = fallback.clone(), {}
     known = set(public.labels.tolist())
-    everyone = torch.arange(len(labels))[None]
-    for members in everyone if groups is None else groups.cpu().flip(0):
+    for members in piles:
         for label in known & set(labels[members].tolist()):
             own = members[labels[members] == label]
             if (label, len(own)) not in made:

@@ -26,6 +26,7 @@ from harness.scoring.matching import (
     MEAN,
     Matched,
     Nulls,
+    few_others,
     make_nulls,
     match,
     match_nulls,
@@ -377,6 +378,7 @@ class Judge:
 
         plain, absolute = (_completed(x, self.targets, nulls.mean) for x in (matched, folded))
         fit, unfit = self._panel
+        count = len(self._private) if matched.unnamed else self.targets
         scores = self.score_images(plain.images, absolute.images)
         wrong = {n: torch.stack([each[n] for each in misplaced]) + nulls.easier[n] for n in fit}
         values = {
@@ -394,7 +396,7 @@ class Judge:
             per_image={name: torch.from_numpy(value.attack) for name, value in values.items()},
             images=plain.images,
             found=plain.found,
-            notes=nulls.notes + left_out(plain.found),
+            notes=(*nulls.notes, *few_others(self.truth, count), *left_out(plain.found)),
             unnamed=matched.unnamed,
             grouped=matched.grouped,
             guesses=guesses,
@@ -437,7 +439,7 @@ def _nulls_in(domain: Domain, truth: Splits, private: Samples, stream: Stream, t
     nulls = make_nulls(truth.public, folded, truth.classes, truth.scale.mean, drawn, domain)
     if not told.guesses:
         return nulls
-    return with_codebook(nulls, truth.public, folded, drawn, told.groups, domain)
+    return with_codebook(nulls, truth.public, folded, drawn, told.guesses, told.groups, domain)
 
 
 def _on(samples: Samples, device: torch.device) -> Samples:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from harness.api import CellFailed, Reconstruction, Samples, Scale, Splits, Stream
 from harness.api.plugins import as_they_are
 from harness.scoring.codebook import codebook
+from harness.scoring.summary import OTHERS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -255,13 +256,20 @@ def with_codebook(
     public: Samples,
     truth: Samples,
     stream: Stream,
+    guesses: int,
     groups: Tensor | None = None,
     domain: Domain = as_they_are,
 ) -> Nulls:
-    """And the codebook of whoever leaves the order to the judge; within `groups` [batches, b]."""
-    first = None if groups is None else _first_round(groups)
+    """And the codebook of whoever makes so many guesses and leaves their order to the judge.
+
+    `groups` [batches, b] are those of each gradient, where the guesser knows them.
+    """
+    import torch
+
+    whole = torch.arange(guesses)[None]
+    piles = whole if groups is None else _first_round(groups).cpu().flip(0)
     drawn, labels = stream.stream(use=CODEBOOK), truth.labels.cpu()
-    book = codebook(public, nulls.images[CLASS_MEAN], labels, drawn, domain, first)
+    book = codebook(public, nulls.images[CLASS_MEAN], labels, drawn, domain, piles)
     return Nulls({**nulls.images, CODEBOOK: book}, nulls.notes)
 
 
@@ -325,6 +333,20 @@ def others_of_class(truth: Splits, count: int, stream: Stream) -> Samples:
     images[tested] = truth.test[picks[tested]].unit().images.cpu()
     images[~tested] = truth.public[picks[~tested] - tests].unit().images.cpu()
     return Samples(images, labels)
+
+
+def few_others(truth: Splits, count: int) -> tuple[str, ...]:
+    """One sentence for each class of which `others_of_class` has fewer test images than places."""
+    wanted, there = (
+        part.bincount(minlength=len(truth.classes)).tolist()
+        for part in (truth.private.labels[:count].cpu(), truth.test.labels.cpu())
+    )
+    return tuple(
+        f"{n} images of class '{name}' are held against {there[label]} test images of it: "
+        f"{OTHERS} falls back on {'images taken again' if there[label] else 'public images'}"
+        for label, (name, n) in enumerate(zip(truth.classes, wanted, strict=True))
+        if n > there[label]
+    )
 
 
 def _class_means(

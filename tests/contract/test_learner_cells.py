@@ -18,9 +18,11 @@ FAULTS = {
     "answers-nan": "ValueError: logits hold NaN or infinite values",
     "answers-short": "ValueError: logits must be [40, ",
     "forgets": "TypeError: learn must return a Classifier, not NoneType",
+    "asks-far": "the learner asked for a piece that there is not",
+    "asks-nonsense": "the learner asked for a piece that there is not",
 }
 FRAME = {
-    *("learner", "law", "victim", "encoded", "mean", "std", "low", "high", "shape", "classes"),
+    *("learner", "law", "victim", "release", "mean", "std", "low", "high", "shape", "classes"),
     *("key", "device", "seconds", "megabytes", "threads"),
 }
 """What a lesson may say besides tensors: whatever is new here has to be thought about."""

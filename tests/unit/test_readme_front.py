@@ -75,11 +75,13 @@ def test_the_table_has_leakage_beside_what_is_learned(
     monkeypatch.setattr(front, "genie", lambda: told)
     monkeypatch.setattr(front, "_named", lambda _: ["none", "singmix[tau=1e-2]"])
     lines = front.table(view, brief=True).splitlines()
-    assert lines[0] == "| defense | released | `lmmse`, dB | genie, dB | 8 images | 16 images |"
+    assert lines[0] == (
+        "| defense | released | `lmmse`, dB | genie, dB | named | 8 images | 16 images |"
+    )
     assert lines[2:] == [
-        "| `singmix[tau=1e-2]` | once | +1.6 | 1.6 | 12.0* | 52.0 |",
-        "| `singmix[tau=1e-2]` | 20 times | – | 6.1 | 56.0 | 80.0 |",
-        "| unprotected | – | – | – | 90.0 | 90.0 |",
+        "| `singmix[tau=1e-2]` | once | +1.6 | 1.6 | – | 12.0* | 52.0 |",
+        "| `singmix[tau=1e-2]` | 20 times | – | 6.1 | – | 56.0 | 80.0 |",
+        "| unprotected | – | – | – | – | 90.0 | 90.0 |",
     ]
 
 

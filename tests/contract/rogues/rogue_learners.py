@@ -17,6 +17,8 @@ LEARNERS = (
     "forgets",
     "declines",
     "pries",
+    "asks-far",
+    "asks-nonsense",
 )
 VARYING = ("remembers",)
 
@@ -142,3 +144,19 @@ class Pries(Learner):
             "public": lesson.public.labels.unique().tolist(),
         }
         raise RuntimeError(json.dumps(found))
+
+
+class AsksFar(Learner):
+    """Wants a piece that no round has."""
+
+    def learn(self, lesson, budget, progress):
+        """Asks for it."""
+        lesson.release.fetch(0, 10**12)
+
+
+class AsksNonsense(Learner):
+    """Wants a piece by no number."""
+
+    def learn(self, lesson, budget, progress):
+        """Asks for it."""
+        lesson.release.fetch("first", 0.5)
