@@ -71,7 +71,7 @@ def test_the_table_has_leakage_beside_what_is_learned(
     front: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = of_features()
-    told = {"0.01": {"1": 1.6, "20": 6.1}}
+    told = {"whole": {"0.01": {"1": 1.2, "20": 3.6}}, "first 9": {"0.01": {"1": 1.6, "20": 6.1}}}
     monkeypatch.setattr(front, "genie", lambda: told)
     monkeypatch.setattr(front, "_named", lambda _: ["none", "singmix[tau=1e-2]"])
     lines = front.table(view, brief=True).splitlines()
@@ -79,8 +79,8 @@ def test_the_table_has_leakage_beside_what_is_learned(
         "| defense | released | `lmmse`, dB | genie, dB | named | 8 images | 16 images |"
     )
     assert lines[2:] == [
-        "| `singmix[tau=1e-2]` | once | +1.6 | 1.6 | – | 12.0* | 52.0 |",
-        "| `singmix[tau=1e-2]` | 20 times | – | 6.1 | – | 56.0 | 80.0 |",
+        "| `singmix[tau=1e-2]` | once | +1.6 | 1.2 (1.6) | – | 12.0* | 52.0 |",
+        "| `singmix[tau=1e-2]` | 20 times | – | 3.6 (6.1) | – | 56.0 | 80.0 |",
         "| unprotected | – | – | – | – | 90.0 | 90.0 |",
     ]
 
