@@ -1,6 +1,6 @@
 """How often a gain is shown where a release holds nothing, and found where it holds .5 dB.
 
-    python benchmarks/nulls.py [--repetitions 200] [--datasets fashion cifar10] [--json]
+    python benchmarks/nulls.py [--repetitions 200] [--datasets fashion cifar10] [--out FILE]
 
 Each repetition draws private, public and test images of its own, and lets twelve blind attacks
 answer, who know public images and the private ones' labels: six name their targets, six leave them
@@ -17,7 +17,7 @@ with fewer repetitions than 200 chance alone may be why. Attacks alone are shown
 its own best null; there a planted gain is harder to find, for it is held against a single guess.
 
 Needs `harness assets fetch fashion cifar10`. 200 repetitions of both take fifteen minutes on one
-core.
+core. `--out benchmarks/nulls.json` keeps what the table in docs/results/nulls.md is made of.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -257,11 +258,41 @@ class Share:
         return "alone" in self.what or (share <= FALSE if nothing else share >= FOUND)
 
     @property
+    def percent(self) -> str:
+        """With its interval."""
+        low, high = self.interval
+        return f"{self.hits / self.repetitions:.1%} ({low:.1%} to {high:.1%})"
+
+    @property
     def line(self) -> str:
         """For people."""
-        low, high = self.interval
-        text = f"{self.hits / self.repetitions:6.1%} ({low:.1%} to {high:.1%})"
-        return f"{self.dataset:<14}{self.what:<48}{text}"
+        return f"{self.dataset:<14}{self.what:<48}{self.percent}"
+
+
+ROWS = {
+    f"nothing, row {NAMING}": "nothing, six attacks that name their targets",
+    f"nothing, row {UNNAMED}": "nothing, six that do not",
+    f"nothing, row {ALL}": "nothing, all twelve",
+    f"planted in {NAMING} generated, row {NAMING}": "0.5 dB by one that names its targets, of six",
+    f"planted in {UNNAMED} generated, row {UNNAMED}": "0.5 dB by one that does not, of six",
+    f"planted in {NAMING} generated, row {ALL}": "0.5 dB by one that names them, of all twelve",
+    f"planted in {UNNAMED} generated, row {ALL}": "0.5 dB by one that does not, of all twelve",
+}
+"""What the table has a line for, in its words."""
+
+
+def table(found: list[Share]) -> str:
+    """Rows' shares of repetitions in per cent, a column for each dataset."""
+    datasets = list(dict.fromkeys(share.dataset for share in found))
+    by = {(share.what, share.dataset): share for share in found}
+    lines = [
+        f"| what there is to find | {' | '.join(datasets)} |",
+        "|---" * (1 + len(datasets)) + "|",
+    ]
+    for what, words in ROWS.items():
+        shown = (by[what, dataset].percent for dataset in datasets)
+        lines.append(f"| {words} | {' | '.join(shown)} |")
+    return "\n".join(lines)
 
 
 def shares(
@@ -293,14 +324,19 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--datasets", nargs="+", default=["fashion", "cifar10"])
     parser.add_argument("--json", action="store_true", help="one line of JSON a row")
+    parser.add_argument("--out", type=Path, help="where to keep all rows")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    held = True
+    held, kept = True, []
     for name in asked.datasets:
         for share in shares(name, collection_of(name), SIZES, asked.repetitions):
             held &= share.held
+            kept.append(asdict(share))
             values = {**asdict(share), "interval": share.interval, "held": share.held}
             print(json.dumps(values) if asked.json else share.line, flush=True)
+    if asked.out:
+        lines = ",\n".join(f" {json.dumps(each)}" for each in kept)
+        asked.out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     sys.exit(0 if held else 1)
 
 

@@ -1,5 +1,6 @@
 """A small run of `benchmarks/nulls.py`: what holds nothing gains nothing, and .5 dB are found."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from harness_plugins.datasets.fashion_mini.dataset import FashionMini
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import nulls
+
+ROOT = Path(__file__).parents[2]
 
 REPETITIONS = 10
 SURE = 0.01
@@ -49,3 +52,15 @@ def test_a_share_that_is_too_high_or_low_fails():
     assert not held("nothing, row all", 11)
     assert held("planted in it, row all", 180)
     assert not held("planted in it, row all", 179)
+
+
+def test_the_page_has_what_two_hundred_repetitions_found():
+    kept = json.loads((ROOT / "benchmarks" / "nulls.json").read_text(encoding="utf-8"))
+    found = [nulls.Share(**each) for each in kept]
+    assert {share.repetitions for share in found} == {200}
+    assert all(share.held for share in found)
+    page = (ROOT / "docs" / "results" / "nulls.md").read_text(encoding="utf-8")
+    assert nulls.table(found) in page
+    alone = [share for share in found if share.what.startswith("nothing, alone")]
+    most = max(share.hits / share.repetitions for share in alone)
+    assert f"{len(alone) // 2} single attacks that hold nothing, at most {most:.1%}" in page
