@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import FiniteRange, epilog, json_option
 
 if TYPE_CHECKING:
     from harness.advice import Advice, Offer
@@ -30,7 +30,7 @@ CAUTION = (
 @click.option("--dataset", required=True, help="Dataset that is like yours.")
 @click.option(
     "--min-accuracy",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     required=True,
     help="What the trained model must reach, as a share.",
 )

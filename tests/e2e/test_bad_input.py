@@ -35,6 +35,11 @@ MISWRITTEN = {
     "--space pixel": "Unknown space 'pixel'. Did you mean 'pixels'?",
     "--threat-model informd": "Unknown threat model 'informd'. Did you mean 'informed'?",
     "--metrics snr-db": "Unknown metric 'snr-db'. Did you mean 'snr_db'?",
+    "--metrics snr": "Unknown metric 'snr'. Did you mean 'snr_db'?",
+    "--metrics reid": "Unknown metric 'reid'. Did you mean 'reidentification'?",
+    "--defense mix": "Unknown defense 'mix'. Did you mean 'mixup' or 'mixcon'?",
+    "--attack indist": "Unknown attack 'indist'. Did you mean 'indistinguishability'?",
+    "--space efficient": "Unknown space 'efficient'. Did you mean 'efficientnet-lite0'?",
     "--preset quik": "'quik' is not one of 'quick', 'standard', 'paper'",
     "--only privat": "'privat' is not one of 'privacy', 'utility'",
     "--sed 1": "No such option",
@@ -44,15 +49,28 @@ MISWRITTEN = {
     "--threads 100000": "threads: Input should be less than or equal to 1024",
     "--seconds 0": "seconds: Input should be greater than 0",
     "--seconds inf": "seconds: Input should be a finite number",
+    "--seconds nan": "seconds: Input should be a finite number",
+    "--defense noise[scale=nan]": "scale='nan': Input should be a finite number",
+    "--defense none --attack linear[lr=nan]": "lr='nan': Input should be a finite",
+    "--victim cnn[lr=inf]": "lr='inf': Input should be a finite number",
     "--private-size 40 --targets 41": "targets=41 is more than the private images there are (40)",
     "--dataset cifar10": "harness assets fetch cifar10",
     "--config nowhere.toml": "There is no file nowhere.toml",
     "--config /": "cannot be read: Is a directory",
     "--owner-key nowhere.key": "nowhere.key cannot be read: No such file",
-    "--force atack --dry-run": "'atack' is not a stage",
+    "--force atack --dry-run": "'atack' is not a stage. Did you mean 'attack'?",
+    "--force rel --dry-run": "'rel' is not a stage. Did you mean 'release'?",
 }
 OTHER_COMMANDS = {
     "evalute": "Did you mean 'evaluate'?",
+    "eval": "Did you mean 'evaluate'?",
+    "describe indist": "Did you mean 'indistinguishability'?",
+    "assets where tiny": "Did you mean 'tiny-imagenet'?",
+    "check mixup --only det": "Did you mean 'determinism'?",
+    "check mixup --seconds nan": "nan is not a finite number",
+    "advise --dataset cifar10 --min-accuracy nan": "nan is not a finite number",
+    "cache prune --days nan": "nan is not a finite number",
+    "cache prune --days inf": "inf is not a finite number",
     "list attack": "'attack' is not one of",
     "describe singmx": "Did you mean 'singmix'?",
     "describe unet --dataset fashion-mini": "Only a defense can be analysed",
@@ -120,6 +138,40 @@ def test_a_file_of_options_that_cannot_be(tmp_path: Path, text: bytes) -> None:
     path.write_bytes(text)
     done = harness("evaluate", "--config", str(path), cache=tmp_path / "cache")
     assert CONFIGS[text].format(path=path) in complaint(done, 2)
+
+
+BOARD = """
+name = "small"
+title = "A board"
+[options]
+dataset = "fashion-mini"
+[[tracks]]
+name = "one"
+title = "A track"
+defenses = ["none"]
+[[tracks.cells]]
+attacks = ["identity"]
+"""
+BOARD_FILES = {
+    "title = 'A board'": ("titel = 'A board'", "unknown key 'titel'. Did you mean 'title'?"),
+    "defenses = ['none']": ("defences = ['none']", "key 'defences' in tracks.0. Did you mean 'def"),
+    "attacks = ": ("attack = ", "key 'attack' in tracks.0.cells.0. Did you mean 'attacks'?"),
+    "[options]": ("[option]", "unknown key 'option'. Did you mean 'options'?"),
+    "dataset = ": ("datset = ", "options of the board cannot be datset. Did you mean 'dataset'?"),
+    "'fashion-mini'": ("'fashion-mini'\nseconds = nan", "Input should be a finite number"),
+}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("right", BOARD_FILES)
+def test_a_boards_file_that_cannot_be(tmp_path: Path, right: str) -> None:
+    wrong, message = (text.replace("'", '"') for text in BOARD_FILES[right])
+    text = BOARD.replace(right.replace("'", '"'), wrong)
+    (tmp_path / "board.toml").write_text(text, encoding="utf-8")
+    done = harness("matrix", "--board", str(tmp_path), "--dry-run", cache=tmp_path / "cache")
+    told = complaint(done, 2)
+    assert message.replace('"', "'") in told
+    assert "Field required" not in told
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="has it")
