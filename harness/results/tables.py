@@ -181,7 +181,7 @@ def one_line(record: RunRecord) -> str:
 
 def _result(record: RunRecord) -> str:
     if record.status != "ok":
-        return f"{record.status}: {record.error}"
+        return record.ending
     parts = []
     if name := main_metric(record.privacy):
         score = record.privacy[name]

@@ -46,6 +46,16 @@ MISWRITTEN = {
     "--seed -1": "seed: Input should be greater than or equal to 0, not -1",
     "--seed one": "'one' is not a valid integer",
     "--rounds 0": "rounds: Input should be greater than or equal to 1, not 0",
+    "--rounds 1000000000": "1000000000 rounds of 1000 private images, which attacks hold at once, "
+    "would take 3.14 PB of memory at 28 x 28 values an image; more than 1 TB is refused",
+    "--rounds 1000000000 --dry-run": "would take 3.14 PB of memory",
+    "--rounds 1000000000 --only utility": "1000000000 rounds of 1000 private images, encoded and "
+    "learned from at 1,000,000 a second, would take 12 days at the very least; more than 7",
+    "--private-size 1000000000": "would take 3.14 TB of memory",
+    "--public-size 1000000000": "would take 3.14 TB of memory",
+    "--test-size 1000000000": "would take 3.14 TB of memory",
+    "--repeats 1000000000": "1000000000 trainings of a second each would take 11,574 days",
+    "--defense gradprune --attack gradmatch --victim-epochs 1000000000": "would take 12 days",
     "--threads 100000": "threads: Input should be less than or equal to 1024",
     "--seconds 0": "seconds: Input should be greater than 0",
     "--seconds inf": "seconds: Input should be a finite number",
@@ -81,6 +91,8 @@ OTHER_COMMANDS = {
     "new-plugin defense SoftMix": "'soft-mix' would do",
     "new-plugin defense mixup": "'mixup' is taken: plugin 'mixup' of distribution",
     "new-plugin attack fog --stage training": "--stage says where a defense works",
+    "matrix --defense none --attack identity --rounds 1000000000 --dry-run": "would take "
+    "3.14 PB of memory",
     "show nothing": "There is no record 'nothing'",
     "show " + 300 * "a": "File name too long",
     "assets where fashion-min": "Did you mean 'fashion-mini'?",
@@ -200,6 +212,16 @@ def test_more_images_than_there_are(tmp_path: Path, sizes: tuple[str, str], mess
     assert message in complaint(done, 2)
     assert not list(tmp_path.glob("tmp/*"))
     assert not list(tmp_path.glob("artifacts/*/*"))
+
+
+def test_more_rounds_than_this_machine_can_hold(tmp_path: Path) -> None:
+    """Where the size of an image is known, which is before the first round is stacked."""
+    import psutil
+
+    rounds = psutil.virtual_memory().total // (40 * 28 * 28 * 4) + 1
+    message = complaint(harness(*PRIVACY, "--rounds", str(rounds), cache=tmp_path), 2)
+    assert "All encodings together take" in message
+    assert "GB of memory: ask for fewer rounds" in message
 
 
 # -- a cache that cannot be used -------------------------------------------------------------------
