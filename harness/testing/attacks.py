@@ -18,6 +18,7 @@ from harness.api import (
     Channel,
     Config,
     HarnessError,
+    NotApplicable,
     Progress,
     ReleaseKind,
 )
@@ -165,6 +166,8 @@ def _alone(subject: Subject, bench: Workbench, needs: frozenset[Channel]) -> str
     chosen = replace(bench.plan, channels=needs | demanded)
     try:
         return _answer(bench, chosen).score
+    except NotApplicable as error:  # this release is none for it, which is no want of channels
+        return f"refuses: {error}"
     except (CellFailed, Violation) as error:
         raise Violation(f"with {', '.join(sorted(chosen.channels))} alone: {error}") from error
 
