@@ -93,6 +93,8 @@ OTHER_COMMANDS = {
     "new-plugin attack fog --stage training": "--stage says where a defense works",
     "matrix --defense none --attack identity --rounds 1000000000 --dry-run": "would take "
     "3.14 PB of memory",
+    "matrix --board cifar --dry-run": "Did you mean 'cifar10-v2'?",
+    "leaderboard build feat": "Did you mean 'features-v2'?",
     "show nothing": "There is no record 'nothing'",
     "show " + 300 * "a": "File name too long",
     "assets where fashion-min": "Did you mean 'fashion-mini'?",

@@ -23,6 +23,7 @@ from commandline import (
     succeed,
 )
 from smallboard import (
+    CELLS,
     ids,
     make_board,
     matrix,
@@ -134,6 +135,9 @@ def test_a_station_that_is_killed_is_replaced(quiet: Watched, board: Path, tmp_p
             moments.choice(workers(process)).kill()
         _, err = process.communicate(timeout=120)
     assert (process.returncode, complaints(err)) == (0, [])
+    assert [line.partition(" (")[2] for line in err.splitlines() if " cells)" in line] == [
+        f"{done} of {CELLS} cells)" for done in range(1, CELLS + 1)
+    ]
     assert ids(board) == ids(quiet.board)
 
 
@@ -145,7 +149,7 @@ def test_an_interrupted_run_leaves_nothing_behind(board: Path, tmp_path: Path) -
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    (said,) = complaints(err)
+    (said,) = filter(None, complaints(err))
     assert said == "Interrupted. The same command goes on where this one stopped."
     assert_all_end(others)
     assert [left for each in (process, *others) for left in scratch(cache, each.pid)] == []
