@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel
 
 from harness.api.errors import UsageError, nearest
+from harness.asking.request import Request, make_request, parse_one
 from harness.boards.protocol import Board, Track
 from harness.results.build import scored_by, shown
 from harness.results.identified import identified, in_words
@@ -20,6 +21,12 @@ from harness.results.ranks import ranked
 from harness.results.trust import Controls
 from harness.results.view import Identified, Leak, Notice, Number, RowView
 from harness.scoring.verdict import ABSOLUTE
+
+AT_CHANCE = Notice(
+    name="at_chance",
+    message="what is learned is no better than always naming the same class, by the strongest "
+    "learner that was tried",
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class Wish:
 class Offer(BaseModel, frozen=True, extra="forbid"):
     """A defense that keeps the accuracy, on the front of those that do.
 
+    `released` says what would leave the owner: only offers of the same can be held against each
+    other. `chance` is the accuracy of always naming the same class.
     `leak` is what the strongest of `attacks` got, out of `of` that met it: the others know more
     than this attacker. `identified` is how well any attack tells its images among candidates.
     `doubts` are why it is not recommended; it is where there are none. `warnings` stand beside it.
@@ -50,7 +59,9 @@ class Offer(BaseModel, frozen=True, extra="forbid"):
     track: str
     title: str
     defense: str
+    released: str
     accuracy: Number
+    chance: float | None
     retained: Number | None
     leak: Leak | None
     attacks: int
@@ -83,13 +94,13 @@ def advise(materials: Sequence[Material], wish: Wish) -> Advice:
         attacker=wish.attacker,
         recommended=recommended,
         doubtful=tuple(offer for offer in ordered if offer.doubts),
-        refusal="" if recommended else _refusal(found, wish),
+        refusal="" if recommended else _refusal(found, wish, learned=any(map(_learned, tracks))),
     )
 
 
 def _tracks(materials: Iterable[Material], dataset: str) -> list[tuple[Material, Track]]:
     every = [(m, track) for m in materials for track in m.board.tracks]
-    found = [(m, track) for m, track in every if _dataset(m.board, track) == dataset]
+    found = [(m, track) for m, track in every if _is_of(_dataset(m.board, track), dataset)]
     if not found:
         known = {_dataset(m.board, track) for m, track in every}
         raise UsageError(f"No board is of the dataset '{dataset}'.{nearest(dataset, known)}")
@@ -97,7 +108,12 @@ def _tracks(materials: Iterable[Material], dataset: str) -> list[tuple[Material,
 
 
 def _dataset(board: Board, track: Track) -> str:
-    return str({**board.options, **track.options}.get("dataset", ""))
+    return str({**board.options, **track.options}.get("dataset", Request().dataset))
+
+
+def _is_of(text: str, dataset: str) -> bool:
+    """Whether a track is of this dataset, as it is written or by name alone."""
+    return dataset in (text, parse_one(text).name)
 
 
 def _offers(material: Material, track: Track, wish: Wish) -> list[Offer]:
@@ -114,9 +130,11 @@ def _offers(material: Material, track: Track, wish: Wish) -> list[Offer]:
     metric = next(iter(scored_by(metrics, every)), "")
     rows = [each.view for each in every if each.view.protected]
     keeping = [row for row in rows if row.accuracy and row.accuracy.low >= wish.min_accuracy]
+    lost = [row for row in keeping if row.at_chance]  # which leak least, and take nobody's place
+    front = ranked([row for row in keeping if not row.at_chance], [metric] if metric else [])
     return [
         _offer(material.board, track, row, metric, (able[row.defense], met[row.defense]), wish)
-        for row in ranked(keeping, [metric] if metric else [])
+        for row in (*front, *lost)
         if row.rank.get(metric, 1) == 1
     ]
 
@@ -157,7 +175,9 @@ def _offer(
         track=track.name,
         title=track.title,
         defense=row.defense,
+        released=_released(board, track, lines[1]),
         accuracy=row.accuracy,
+        chance=row.chance,
         retained=row.retained,
         leak=leak,
         attacks=able,
@@ -165,11 +185,24 @@ def _offer(
         identified=named,
         doubts=(
             *(told if refused else ()),
+            *((AT_CHANCE,) if row.at_chance else ()),
             *row.flags,
             *(() if leak else (_unknown(able, met, metric),)),
         ),
         warnings=() if refused else told,
     )
+
+
+def _released(board: Board, track: Track, line: Line) -> str:
+    """What leaves the owner in a track: of what kind, in which space, of how many images."""
+    asked = {**Request().model_dump(), **board.options, **track.options}
+    kinds = sorted({record.release_kind for group in line.groups for record in group.records})
+    space = "" if asked["space"] == Request().space else f" of {asked['space']} features"
+    images = f"{make_request(**{**board.options, **track.options}).sizes.private} images"
+    times = "each once" if asked["rounds"] == 1 else f"each {asked['rounds']} times"
+    if kinds == ["gradients"]:
+        times = f"in batches of {asked['batch_size']}"
+    return f"{' and '.join(kinds)}{space}, {images}{f', {times}' if kinds != ['features'] else ''}"
 
 
 def _names(found: Identified) -> Notice:
@@ -198,7 +231,20 @@ def _place(offer: Offer) -> tuple[float, str, str, str]:
     return gain, offer.board, offer.track, offer.defense
 
 
-def _refusal(found: Sequence[Offer], wish: Wish) -> str:
+def _learned(place: tuple[Material, Track]) -> bool:
+    """Whether any accuracy counts in a track: one of a quick look does not."""
+    material, track = place
+    met = (line for line in lines(material) if line.track == track.name)
+    groups = (group for line in met for group in (*line.groups, *line.alone))
+    return any(record.utility for group in groups for record in group.counted)
+
+
+def _refusal(found: Sequence[Offer], wish: Wish, *, learned: bool) -> str:
+    if not learned:
+        return (
+            f"No accuracy on '{wish.dataset}' counts here: its cells have not been run, or only "
+            "with the preset 'quick', which ranks nothing."
+        )
     if not found:
         return (
             f"No defense surely keeps an accuracy of {wish.min_accuracy:g} on "

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import ClassVar, Literal
 
@@ -72,10 +72,31 @@ class IntegrityError(HarnessError):
     exit_code = EXIT_INTEGRITY
 
 
+MOST_OFFERED = 3
+"""So many names that begin alike are offered."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` or a list of what there is: the tail of an unknown-name message."""
+    """` Did you mean 'x'?` or a list of what there is: the tail of an unknown-name message.
+
+    Names that begin with what was written come before those that merely look like it.
+    """
     names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    if close:
-        return f" Did you mean '{close[0]}'?"
+    if offered := near(name, names):
+        quoted = " or ".join(f"'{each}'" for each in offered)
+        return f" Did you mean {quoted}?"
     return f" Known: {', '.join(names)}." if names else " None are installed."
+
+
+def near(name: str, known: Collection[str]) -> list[str]:
+    """Names that may have been meant; `-` and `_` and the case of letters are the same to us."""
+    plain = {each: _plain(each) for each in known}
+    written = _plain(name)
+    same = [each for each, text in plain.items() if text == written]
+    begun = [each for each, text in plain.items() if written and text.startswith(written)]
+    found = same or sorted(begun, key=len)[:MOST_OFFERED]
+    return found or get_close_matches(name, known, n=1, cutoff=0.5)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")

@@ -73,7 +73,7 @@ class Classifier(ABC):
 
     @abstractmethod
     def logits(self, images: Tensor) -> Tensor:
-        """[b, classes] float32 for plain standardised images [b, *shape]; higher is likelier."""
+        """[b, classes] floats for plain standardised images [b, *shape]; higher is likelier."""
 
 
 class Learner(Plugin[C]):

@@ -199,14 +199,14 @@ class GradientDefense(Plugin[C]):
 class Reconstruction:
     """What an attack brings back.
 
-    `images` [m, *view.shape], standardised. `targets` [m] int64 says which private image each
-    one is meant to be, where `sources` told; `rows` [m] int64 says instead which encoding each
-    one decodes (round·n + row), judged against that encoding's primary image. `batches` [m]
-    int64 says of which released gradient each one is: within a batch the judge matches them one
-    to one with its primary images. With none of these, the judge matches all of them one to
-    one. `diagnostics` are numbers for the record; `predicted_error` is the squared error a
-    standardised value that the attack expects of its images, pooled, and is held against the one
-    that they have.
+    `images` [m, *view.shape], standardised, floats of any width. `targets` [m] int64 says which
+    private image each one is meant to be, where `sources` told; `rows` [m] int64 says instead which
+    encoding each one decodes (round·n + row), judged against that encoding's primary image.
+    `batches` [m] int64 says of which released gradient each one is: within a batch the judge
+    matches them one to one with its primary images. With none of these, the judge matches all of
+    them one to one. `diagnostics` are numbers for the record; `predicted_error` is the squared
+    error a standardised value that the attack expects of its images, pooled, and is held against
+    the one that they have.
 
     `claims` are findings that are no images. The judge scores these names, of the m things that
     `targets` or `rows` name (of all targets, or of the first m rows, where neither is given):
@@ -312,7 +312,7 @@ class Metric(ABC):
 
     @abstractmethod
     def score(self, images: Tensor, truth: Tensor) -> Tensor:
-        """[n] float64 for images and truth [n, c, h, w] in [0,1]; NaN where undefined."""
+        """[n] numbers for images and truth [n, c, h, w] in [0,1]; NaN where undefined."""
 
 
 class Victim(Plugin[C]):

@@ -12,6 +12,7 @@ from harness.api.errors import UsageError
 from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
 from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
+from harness.asking.demand import check_demand
 from harness.asking.registry import Registry, release_kind
 from harness.asking.request import Request, Resolved, parse_one, parse_stack, resolve
 
@@ -168,14 +169,16 @@ class Cell:
 
 
 def plan(request: Request, registry: Registry) -> Cell:
-    """Resolve every name and option; UsageError for what was typed wrong.
+    """Resolve every name and option; UsageError for what was typed wrong, or is out of all reach.
 
     A cell that is well written and still cannot be (the attack's needs exceed the grants, say)
     comes back with its reason.
     """
     attack = resolved("attacks", request.attack, request.preset, registry)
     cell = _bare(request, registry, _stack(request, registry), attack)
-    return _with_attacks(cell, registry)
+    planned = _with_attacks(cell, registry)
+    check_demand(planned)
+    return planned
 
 
 def plan_as_ran(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from math import isfinite
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -28,6 +29,9 @@ Part = TypeVar("Part", bound=BaseModel)
 JOINT = re.compile(r"\+(?![^\[]*\])")
 """The `+` outside brackets: `1e+2` inside them is a number."""
 TERM = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s*")
+
+FOLLOWING = ("missing", "too_short")
+"""Faults of a file that a misspelt key leaves behind."""
 
 
 class Sizes(BaseModel):
@@ -133,8 +137,37 @@ def validated(model: type[Part], values: Mapping[str, Any], fault: str) -> Part:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
-        raise UsageError(f"{fault}: {'; '.join(faults)}.") from None
+        found = error.errors()
+        misspelt = any(each["type"] == "extra_forbidden" for each in found)
+        told = [each for each in found if not (misspelt and each["type"] in FOLLOWING)]
+        told.sort(key=lambda each: each["type"] != "extra_forbidden")
+        faults = "; ".join(_misfit(model, each) for each in told)
+        raise UsageError(f"{fault}: {faults}{'' if faults.endswith('?') else '.'}") from None
+
+
+def _misfit(model: type[BaseModel], fault: ErrorDetails) -> str:
+    """What is wrong where; of a key that the model does not have, the nearest one."""
+    *above, last = fault["loc"] or ("",)
+    if fault["type"] == "extra_forbidden":
+        where = f" in {'.'.join(map(str, above))}" if above else ""
+        hint = nearest(str(last), _part_at(model, above).model_fields)
+        return f"unknown key '{last}'{where}.{hint}".removesuffix(".")
+    where = ".".join(map(str, fault["loc"]))
+    message = fault["msg"].removeprefix("Value error, ").removesuffix(".")
+    return f"{where}: {message}" if where else message
+
+
+def _part_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseModel]:
+    """The model of a part, by the names of fields and the numbers of items that lead there."""
+    for name in path:
+        if isinstance(name, str):
+            kind = model.model_fields[name].annotation
+            model = next(each for each in (kind, *get_args(kind)) if _is_model(each))
+    return model
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 @dataclass(frozen=True)
@@ -227,10 +260,33 @@ def resolve(spec: Spec, selection: Selection, preset: str) -> Resolved:
     _check_options(spec, options)
     values = {**spec.presets.get(chosen or preset, {}), **_typed(spec, options)}
     try:
-        return Resolved(spec, spec.config.model_validate(values))
+        config = spec.config.model_validate(values)
     except ValidationError as error:
         faults = "; ".join(map(_fault, error.errors()))
         raise UsageError(f"'{spec.name}': {faults}. See: harness describe {spec.name}") from None
+    if lost := _not_finite(config):  # a stranger's model need not be a Config, which refuses them
+        raise UsageError(
+            f"'{spec.name}': {lost}: Input should be a finite number. "
+            f"See: harness describe {spec.name}"
+        )
+    return Resolved(spec, config)
+
+
+def _not_finite(config: BaseModel) -> str:
+    """The first option that is NaN or infinite, as `name=value`; no record can hold one."""
+    for name, value in config.model_dump().items():
+        if any(not isfinite(each) for each in _floats(value)):
+            return f"{name}={value!r}"
+    return ""
+
+
+def _floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (each for part in value.values() for each in _floats(part))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from (each for part in value for each in _floats(part))
 
 
 def _typed(spec: Spec, options: Mapping[str, str]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BOARDS = Path("leaderboards")
 """Where boards are looked for by name: below the current folder."""
+SHIPPED = Path(__file__).parents[1] / "leaderboards"
+"""The project's own boards as they come with the package, to be read and not to be filled."""
 
 
 class BoardFolder:
@@ -82,20 +84,30 @@ class BoardFolder:
         write_atomically(self.records.gallery(identity_), picture)
 
 
-def every_board() -> list[BoardFolder]:
-    """All boards below `leaderboards`, by name; UsageError where there is none."""
-    found = holding(BOARDS, FILE)
+def every_board(*, shipped: bool = False) -> list[BoardFolder]:
+    """All boards below `leaderboards`, by name; UsageError where there is none.
+
+    With those that were `shipped`, where none of that name is here.
+    """
+    found = _boards(shipped)
     if not found:
         raise UsageError(f"There is no board below {BOARDS}/ here: none has a {FILE}.")
-    return [BoardFolder(path) for path in found]
+    return [BoardFolder(path) for _, path in sorted(found.items())]
 
 
-def find_board(name: str) -> BoardFolder:
-    """A board by its name below `leaderboards`, or by its folder."""
-    for path in (Path(name), BOARDS / name):
-        with disk_errors(path):
-            if (path / FILE).is_file():
-                return BoardFolder(path)
-    known = [path.name for path in holding(BOARDS, FILE)]
+def find_board(name: str, *, shipped: bool = False) -> BoardFolder:
+    """A board by its name below `leaderboards`, or by its folder; also one that was `shipped`."""
+    with disk_errors(Path(name)):
+        if (Path(name) / FILE).is_file():
+            return BoardFolder(Path(name))
+    known = _boards(shipped)
+    if name in known:
+        return BoardFolder(known[name])
     where = f"below {BOARDS}/ here, nor a folder with a {FILE}"
     raise UsageError(f"There is no board '{name}' {where}.{nearest(name, known)}")
+
+
+def _boards(shipped: bool) -> dict[str, Path]:
+    """Folders of boards by name; what is here goes before what was shipped."""
+    places = [SHIPPED, BOARDS] if shipped else [BOARDS]
+    return {path.name: path for place in places for path in holding(place, FILE)}

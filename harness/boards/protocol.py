@@ -29,7 +29,7 @@ OF_BOARDS = frozenset(Request.model_fields) - {"defense", "attack", "seed", "dev
 """Options of a request, but for those that a board sets in other places, or not at all."""
 
 
-class Attacks(BaseModel, frozen=True, extra="forbid"):
+class Attacks(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Attacks that meet the defenses of a track, and how.
 
     `defenses` are those of the track if it is empty; `options` may set only what leaves the
@@ -47,7 +47,7 @@ class Attacks(BaseModel, frozen=True, extra="forbid"):
         return self
 
 
-class Utility(BaseModel, frozen=True, extra="forbid"):
+class Utility(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Accuracies alone, at so many private images and rounds, each of one with each of the other.
 
     What leaks of one image is judged at the track's own numbers; what is learned grows with these.
@@ -67,7 +67,7 @@ class Utility(BaseModel, frozen=True, extra="forbid"):
         return self
 
 
-class Track(BaseModel, frozen=True, extra="forbid"):
+class Track(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Rows that can be compared: one kind of release, made in one way, of the same images."""
 
     name: Name
@@ -91,7 +91,7 @@ class Track(BaseModel, frozen=True, extra="forbid"):
         return self
 
 
-class Claim(BaseModel, frozen=True, extra="forbid"):
+class Claim(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """A number that a paper states, to stand beside ours where settings compare.
 
     An accuracy has no `attack`; it may be one from so many private images and rounds.
@@ -107,7 +107,7 @@ class Claim(BaseModel, frozen=True, extra="forbid"):
     note: str = ""
 
 
-class Board(BaseModel, frozen=True, extra="forbid"):
+class Board(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """A protocol, frozen or still open.
 
     `frozen` names by their content what the cells are made of, as `harness leaderboard freeze`
@@ -174,7 +174,8 @@ class Board(BaseModel, frozen=True, extra="forbid"):
 
 def _check_options(options: Options, allowed: frozenset[str], where: str) -> None:
     if strange := sorted({*options} - allowed):
-        raise ValueError(f"options {where} cannot be {', '.join(strange)}")
+        hint = nearest(strange[0], allowed)
+        raise ValueError(f"options {where} cannot be {', '.join(strange)}.{hint}")
 
 
 def read_board(folder: Path) -> Board:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -49,9 +48,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or offer the nearest name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean '{close[0]}'?" if close else f" Commands: {', '.join(COMMANDS)}."
-            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+            from harness.api.errors import nearest
+
+            raise click.UsageError(f"No such command '{args[0]}'.{nearest(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

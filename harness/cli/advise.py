@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option
+from harness.cli.options import FiniteRange, epilog, json_option
 
 if TYPE_CHECKING:
     from harness.advice import Advice, Offer
+    from harness.results.view import Notice
 
 SUPPOSED = "informed"
 """The attacker where nobody says who it is."""
+KNOW = "need no more than this attacker knows"
 CAUTION = (
     "These are the strongest attacks that ran. None of this calls a defense safe: a better attack "
     "may come, and what was released stays released."
@@ -30,7 +32,7 @@ CAUTION = (
 @click.option("--dataset", required=True, help="Dataset that is like yours.")
 @click.option(
     "--min-accuracy",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     required=True,
     help="What the trained model must reach, as a share.",
 )
@@ -39,7 +41,7 @@ CAUTION = (
     help="A threat model: what it knows, and no more.  [default: informed, and perhaps a list of "
     "candidates]",
 )
-@click.option("--board", "boards", multiple=True, help="Only this board.  [default: all here]")
+@click.option("--board", "boards", multiple=True, help="Only this board.  [default: all]")
 @click.option("--metric", help="What leakage is measured by.  [default: the boards' first]")
 @json_option
 def command(
@@ -52,11 +54,12 @@ def command(
 ) -> int:
     """Say which defenses keep an accuracy, and what the strongest attack got from each.
 
-    From the boards here: of the defenses whose accuracy surely is what you ask for, those that none
-    of them beats. Counted are attacks that need no more than the attacker holds. Exits 1 where
-    nothing can be recommended: no defense qualifies, or flags, failed controls or missing attacks
-    make the numbers unsafe to rely on, or images are named among candidates. The latter is only a
-    warning where --attacker says that this attacker has no such list.
+    From the boards here and those that came with the package: of the defenses whose accuracy surely
+    is what you ask for, those that none of them beats, by what is released. Counted are attacks
+    that need no more than the attacker holds. Exits 1 where nothing can be recommended: no defense
+    qualifies, or flags, failed controls or missing attacks make the numbers unsafe to rely on, or
+    images are named among candidates. The latter is only a warning where --attacker says that this
+    attacker has no such list.
     """
     from harness.advice import Wish, advise
     from harness.api.errors import UsageError
@@ -64,7 +67,8 @@ def command(
     from harness.boards.folder import every_board, find_board
     from harness.results.material import gathered
 
-    folders = [find_board(name) for name in boards] if boards else every_board()
+    named_ones = [find_board(name, shipped=True) for name in boards]
+    folders = named_ones or every_board(shipped=True)
     supposed = attacker or SUPPOSED
     model = registry().spec("threat_models", supposed)
     if not model.ranked:
@@ -81,28 +85,50 @@ def command(
 
 
 def _lines(advice: Advice) -> Iterator[str]:
-    for offer in advice.recommended:
-        yield from _offer(offer)
+    """Offers by what is released: numbers of different releases say nothing of each other."""
     if advice.refusal:
         yield advice.refusal
-    for offer in advice.doubtful:
-        yield from _offer(offer, "not recommended: ")
-        for doubt in offer.doubts:
-            yield f"  {doubt.name}: {doubt.message}"
+    offers = (*advice.recommended, *advice.doubtful)
+    for released in dict.fromkeys(offer.released for offer in offers):
+        yield from _group(released, [offer for offer in offers if offer.released == released])
     yield CAUTION
 
 
-def _offer(offer: Offer, before: str = "") -> Iterator[str]:
-    from harness.results.numbers import gained, metric_name, share
+def _group(released: str, offers: Sequence[Offer]) -> Iterator[str]:
+    """What is the same of all of them is said once: where they are from, and what is against."""
+    places = dict.fromkeys(f"{offer.board}: {offer.title}" for offer in offers)
+    met = dict.fromkeys(f"{offer.attacks} of {offer.of} attacks {KNOW}" for offer in offers)
+    yield ""
+    yield f"released: {released}  ({'; '.join(places)})"
+    for offer in offers:
+        yield from _offer(offer, f"  ({offer.board}: {offer.title})" if len(places) > 1 else "")
+        if len(met) > 1:
+            yield f"    {offer.attacks} of {offer.of} attacks {KNOW}"
+    if len(met) == 1:
+        yield f"  {next(iter(met))}"
+    warnings = [(offer.defense, notice) for offer in offers for notice in offer.warnings]
+    doubts = [(offer.defense, notice) for offer in offers for notice in offer.doubts]
+    for mark, said in (("WARNING ", warnings), ("", doubts)):
+        for (name, message), whose in _by_notice(said).items():
+            every = len(offers) > 1 and len(whose) == len(offers)
+            yield f"  {mark}{name} ({'all of these' if every else ', '.join(whose)}): {message}"
 
-    yield f"{before}{offer.defense}  ({offer.board}: {offer.title})"
+
+def _by_notice(said: Iterable[tuple[str, Notice]]) -> dict[tuple[str, str], list[str]]:
+    """The defenses of which each is said."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for defense, notice in said:
+        found.setdefault((notice.name, notice.message), []).append(defense)
+    return found
+
+
+def _offer(offer: Offer, place: str) -> Iterator[str]:
+    from harness.results.numbers import gained, metric_name, percent, share
+
+    yield f"  {'not recommended: ' if offer.doubts else ''}{offer.defense}{place}"
+    chance = f", chance {percent(offer.chance)}" if offer.chance is not None else ""
     kept = f", {share(offer.retained)} of that without protection" if offer.retained else ""
-    yield f"  accuracy {share(offer.accuracy)}{kept}"
+    yield f"    accuracy {share(offer.accuracy)}{chance}{kept}"
     if offer.leak:
-        name = metric_name(offer.leak.metric)
-        yield (
-            f"  {offer.leak.strongest} got most: {name} {gained(offer.leak)} over the best guess"
-        )
-    yield f"  {offer.attacks} of {offer.of} attacks need no more than this attacker knows"
-    for warning in offer.warnings:
-        yield f"  WARNING {warning.name}: {warning.message}"
+        got = f"{metric_name(offer.leak.metric)} {gained(offer.leak)}"
+        yield f"    {offer.leak.strongest} got most: {got} over the best guess"

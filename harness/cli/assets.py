@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from shutil import get_terminal_size
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +17,9 @@ from harness.cli.options import epilog, json_option, print_answer
 if TYPE_CHECKING:
     from harness.api import Asset
     from harness.assets import FetchReport
+
+NARROWEST = 16
+"""Columns that a summary has at least, whatever the terminal."""
 
 
 def _known() -> dict[str, Asset]:
@@ -67,12 +72,21 @@ def command() -> None:
 def list_(as_json: bool) -> None:
     """Say which assets there are, and which are here."""
     rows = [_row(asset) for _, asset in sorted(_known().items())]
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    print_answer(as_json, rows, _lines(rows, width))
+
+
+def _lines(rows: list[dict[str, Any]], width: int | None) -> Iterator[str]:
+    """Columns as wide as what is in them; the last one is folded where a terminal has a `width`."""
     sizes = [f"{row['megabytes']:.0f} MB" if row["megabytes"] else "" for row in rows]
-    lines = (
-        f"{row['name']:<16}{row['state']:<13}{size:>7}  {row['summary']}"
-        for row, size in zip(rows, sizes, strict=True)
-    )
-    print_answer(as_json, rows, lines)
+    cells = list(zip([r["name"] for r in rows], [r["state"] for r in rows], sizes, strict=True))
+    name, state, size = (max(map(len, column)) for column in zip(*cells, strict=True))
+    start = name + state + size + 6
+    room = max(width - start, NARROWEST) if width else None
+    for (its_name, its_state, its_size), row in zip(cells, rows, strict=True):
+        first, *more = wrap(row["summary"], room) if room else [row["summary"]]
+        yield f"{its_name:<{name}}  {its_state:<{state}}  {its_size:>{size}}  {first}"
+        yield from (f"{'':<{start}}{line}" for line in more)
 
 
 @command.command("where", epilog=epilog("ls $(harness assets where fashion-mini)"))
@@ -102,7 +116,7 @@ def fetch(names: tuple[str, ...], force: bool, as_json: bool) -> None:
 
     reports = []
     for asset in [_asset(name) for name in names]:
-        with _bar(asset.name) as progress:
+        with _bar(asset.name, quiet=as_json) as progress:
             reports.append(fetch_asset(asset, cache_root(), progress, force))
         if not as_json:
             _print_report(reports[-1])
@@ -120,11 +134,14 @@ def fetch(names: tuple[str, ...], force: bool, as_json: bool) -> None:
 
 
 @contextmanager
-def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on a terminal's stderr, and nothing elsewhere."""
+def _bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal's stderr, and a line elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+    from harness.cli.progress import Lines
+
+    Lines(quiet=quiet).say(f"fetch {name}")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     silent = not sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=silent) as bar:

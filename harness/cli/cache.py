@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import epilog, json_option, print_answer
+from harness.cli.options import FiniteRange, epilog, json_option, print_answer
 
 
 @click.group("cache", epilog=epilog("harness cache info", "harness cache prune --days 30"))
@@ -37,7 +37,7 @@ def info(as_json: bool) -> None:
 @command.command(
     "prune", epilog=epilog("harness cache prune --days 30", "harness cache prune --all")
 )
-@click.option("--days", type=click.FloatRange(min=0), default=30.0, show_default=True)
+@click.option("--days", type=FiniteRange(min=0), default=30.0, show_default=True)
 @click.option("--all", "everything", is_flag=True, help="Drop every artifact.")
 @json_option
 def prune(days: float, everything: bool, as_json: bool) -> None:

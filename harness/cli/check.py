@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import epilog, json_option, print_json, quiet_option
+from harness.cli.options import FiniteRange, epilog, json_option, print_json, quiet_option
 
 if TYPE_CHECKING:
     from harness.testing.examination import Report
@@ -29,7 +29,7 @@ COLOURS = {"ok": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--skip", multiple=True, metavar="CHECK", help="Leave this check out.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
     help="How long the plugin may work on the kit's small images.",

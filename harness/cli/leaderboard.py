@@ -42,10 +42,15 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     Without a name: of every board below leaderboards/. The index over them follows either way.
     What is right already is left alone.
     """
+    from harness.cli.progress import Bars
     from harness.drawing.publishing import files_of, write
     from harness.results.numbers import counted
 
-    views = [(folder.path, _view(folder)) for folder in _folders(boards)]
+    views = []
+    with Bars(quiet=as_json) as watching:
+        for folder in _folders(boards):
+            with watching.stage(f"board {folder.path.name}"):
+                views.append((folder.path, _view(folder)))
     written = [path for place, view in views for path in write(place, files_of(view))]
     written += _indexed(views)
     if as_json:
@@ -102,9 +107,14 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     """
     from harness.api.errors import EXIT_INTEGRITY
     from harness.boards.folder import BOARDS
+    from harness.cli.progress import Bars
     from harness.drawing.publishing import checked, checked_index
 
-    found = [checked(folder) for folder in _folders(boards)]
+    found = []
+    with Bars(quiet=as_json) as watching:
+        for folder in _folders(boards):
+            with watching.stage(f"board {folder.path.name}"):
+                found.append(checked(folder))
     reports = [report for report, _ in found]
     if not boards:
         reports.append(checked_index(BOARDS, [view for _, view in found]))

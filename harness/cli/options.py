@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args
@@ -13,6 +14,20 @@ from harness.asking import Option, Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers within bounds. NaN is within any that click knows: nothing is below or above it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; a usage error for NaN and what is infinite."""
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
 
 config_option = click.option("--config", type=PATH, help="TOML file with these options.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")

@@ -1,4 +1,4 @@
-"""What a terminal shows while work goes on, on stderr; nothing in a pipe."""
+"""What is shown on stderr while work goes on: bars on a terminal, a line a stage elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -26,10 +27,24 @@ SHOWN = 12
 """So many running steps are listed; a cluster may have hundreds."""
 
 
-class Bars(Observer):
-    """One bar per stage of an evaluation, gone when all is done."""
+class Lines:
+    """Lines that stay, each with the time since the first, where stderr is no terminal: a log."""
 
     def __init__(self, *, quiet: bool) -> None:
+        self._shown = not (quiet or sys.stderr.isatty())
+        self._started = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Say something, at once: whoever follows the log waits for it."""
+        if self._shown:
+            click.echo(f"{time.monotonic() - self._started:7.1f} s  {text}", err=True)
+
+
+class Bars(Observer):
+    """One bar per stage of an evaluation, gone when all is done; elsewhere a line as it begins."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._lines = Lines(quiet=quiet)
         self._bars = Progress(
             TextColumn("{task.description:<24}"),
             BarColumn(bar_width=28),
@@ -50,6 +65,7 @@ class Bars(Observer):
     @contextmanager
     def stage(self, name: str) -> Iterator[Report]:
         """Show a bar that pulses until the stage says how far it is."""
+        self._lines.say(name)
         task = self._bars.add_task(name, total=None, note="")
 
         def report(done: int, total: int, note: str = "") -> None:
@@ -60,15 +76,20 @@ class Bars(Observer):
 
     def cached(self, name: str) -> None:
         """Say that a stage needs no work."""
+        self._lines.say(f"{name}: stored")
         self._bars.add_task(name, total=1, completed=1, note="stored", start=False)
 
 
 class LiveTable:
-    """How many cells are done, how long the rest will take, and what runs; gone at the end."""
+    """How many cells are done, how long the rest will take, and what runs; gone at the end.
+
+    Elsewhere than on a terminal, a line for each step and each cell that ended.
+    """
 
     def __init__(
         self, cells: Sequence[Foreseen], costs: dict[str, float | None], *, quiet: bool
     ) -> None:
+        self._lines = Lines(quiet=quiet)
         self._cells = len(cells)
         self._costs = costs
         self._done: set[str] = set()
@@ -96,6 +117,8 @@ class LiveTable:
         self._running.pop(task.id, None)
         if task.id in self._costs:
             self._done.add(task.id)
+        if task.step != "record":  # which ends a cell, and that has a line of its own
+            self._lines.say(task.title)
         self._live.update(self._picture())
 
     def settled(self, cell: Foreseen) -> None:
@@ -103,6 +126,7 @@ class LiveTable:
         self._count += 1
         status = cell.record.status if cell.record else "missing"
         self._console.print(Text(f"{status:<14} {cell.cell.title}"))
+        self._lines.say(f"{status} {cell.cell.title} ({self._count} of {self._cells} cells)")
 
     def _picture(self) -> Table:
         table = Table.grid(padding=(0, 2))

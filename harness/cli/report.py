@@ -39,13 +39,14 @@ def table_of(*headings: str, no_wrap: bool = False) -> Table:
 
 
 def print_report(record: RunRecord, records: Records | None) -> None:
-    """Print what was asked, what leaked, what was learned, and where it is kept."""
+    """Print what was asked, what leaked, what was learned, and where it is kept.
+
+    Of what failed its one line stands first, and whatever it wrote, a traceback say, at the end.
+    """
     console = output()
     console.print(Text(_heading(record), style="bold"))
     if record.status != "ok":
-        console.print(Text(f"{record.status}: {record.error}", style="bold red"))
-        if record.log:
-            console.print(Text(record.log, style="dim"))
+        console.print(Text(record.ending, style="bold red"), soft_wrap=True)
     if main_metric(record.privacy):
         console.print(_privacy_table(record, console.width))
         console.print(Text(_legend(record), style="dim"))
@@ -68,6 +69,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
     if record.verdict:
         console.print(Text(record.verdict, style="bold"))
     _print_places(console, record, records)
+    if record.log:
+        console.print(Text(record.log, style="dim"), soft_wrap=True)
 
 
 def _heading(record: RunRecord) -> str:

@@ -181,7 +181,7 @@ def one_line(record: RunRecord) -> str:
 
 def _result(record: RunRecord) -> str:
     if record.status != "ok":
-        return f"{record.status}: {record.error}"
+        return record.ending
     parts = []
     if name := main_metric(record.privacy):
         score = record.privacy[name]
@@ -196,7 +196,8 @@ def _result(record: RunRecord) -> str:
 def load_board(board: str | Path) -> DataFrame:
     """A board's records as a table: a row for each record and metric that it has a score of.
 
-    `board` is a name below `leaderboards/` here, or a board's folder. A cell without a record has
+    `board` is a name below `leaderboards/` here or of a board that came with the package, or a
+    board's folder. A cell without a record has
     one row, whose status is `missing`; a record without scores has one too. Columns are those of
     `OF_BOARDS`. UsageError where there is no such board, IntegrityError where a record was changed.
     """
@@ -204,7 +205,7 @@ def load_board(board: str | Path) -> DataFrame:
     from harness.results.build import board_view
     from harness.results.material import gathered, lines
 
-    material = gathered(find_board(str(board)))
+    material = gathered(find_board(str(board), shipped=True))
     view = board_view(material)
     rows = {(row.track, row.defense): row for row in view.rows}
     found = (

@@ -16,7 +16,7 @@ from harness.api.knowledge import NETWORKS, Channel
 from harness.api.plugins import Progress
 from harness.api.release import Release
 from harness.rng import KeyedStream, public_stream, secret_stream
-from harness.running.prepare import prepare
+from harness.running.prepare import prepare, preparing
 from harness.running.release import ReleaseStage, input_shape, victim_under
 from harness.running.samples import Space, Truth
 from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
@@ -45,10 +45,11 @@ PREFIXED = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What an attack brought back, and what that took."""
+    """What an attack brought back, what that took, and by content what it had learned before."""
 
     reconstruction: Reconstruction
     peak_memory: Mapping[str, float]
+    learned: Mapping[str, Mapping[str, str | int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,7 @@ class AttackStage(Stage[Answer]):
             "diagnostics": diagnostics,
             "peak_memory": {self.label: max(took.megabytes, before.megabytes)},
             "own_seconds": took.seconds,
+            "learned": {each.label: run.identity(each) for each in preparing(run, plan)[:-1]},
         }
         return Artifact(tensors, facts)
 
@@ -107,7 +109,8 @@ class AttackStage(Stage[Answer]):
         from harness.sandbox.jobs import unpack
 
         found = unpack(dict(stored.tensors), stored.facts.get("diagnostics", {}))
-        return Answer(found, stored.facts.get("peak_memory", {}))
+        facts = stored.facts
+        return Answer(found, facts.get("peak_memory", {}), facts.get("learned", {}))
 
 
 @dataclass(frozen=True)

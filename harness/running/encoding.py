@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -22,6 +23,7 @@ from harness.api import (
     Secrets,
     Splits,
     Stream,
+    UsageError,
 )
 from harness.running.samples import on_demand, standardised
 from harness.running.stage import plugin_boundary
@@ -112,11 +114,13 @@ class Source:
                 yield self._piece(begun, index, round_)
 
     def held(self) -> Held:
-        """All rounds at once."""
+        """All rounds at once; UsageError where this machine has less memory than they take."""
         stacked: dict[str, Tensor] = {}
         for t in range(self.rounds):
             done = 0
             for piece in self.made(t):
+                if not stacked:
+                    _check_memory(self.rounds * self.rows * piece["encodings"][0].nbytes)
                 for name, rows in piece.items():
                     if name not in stacked:
                         shape = (self.rounds, self.rows, *rows.shape[1:])
@@ -181,6 +185,16 @@ class Source:
 
     def _changed(self, round_: int) -> str:
         return f"defense '{self.name}' in round {round_} returned other shapes or types than before"
+
+
+def _check_memory(size: int) -> None:
+    there = psutil.virtual_memory().total
+    if size > there:
+        raise UsageError(
+            f"All encodings together take {size / 1e9:,.0f} GB, which attacks hold at once, and "
+            f"this machine has {there / 1e9:,.0f} GB of memory: ask for fewer rounds or private "
+            "images, or for --only utility, which holds none of them."
+        )
 
 
 def piece_rows(shape: tuple[int, ...]) -> int:

@@ -100,17 +100,11 @@ def _of_one(run: Run, plan: AttackPlan) -> Leakage:
         flags=(*flags, *failure_flags("companion", failed)),
         verdict=judged.verdict,
         artifacts={
-            **_learned_by(run, plan),
+            **answer.learned,
             "attack": run.identity(attack),
             "judge": run.identity(judge),
         },
     )
-
-
-def _learned_by(run: Run, plan: AttackPlan) -> dict[str, dict[str, Any]]:
-    """What the attack's preparations were, by content, for the record."""
-    shared = preparing(run, plan)[:-1]
-    return {s.label: run.identity(s) for s in shared if run.store.has(s.name, s.key)}
 
 
 def _seconds_of(run: Run, plan: AttackPlan) -> dict[str, float]:
@@ -147,10 +141,11 @@ def _of_many(run: Run) -> Leakage:
         raise CellFailed(f"no attack of '{cell.attack.name}' came to an end: {reasons}")
     stage = WorstStage(cell, {name: cell.members[name] for name in done})
     worst = run(stage)
-    artifacts = {"judge": run.identity(stage)}
+    artifacts: dict[str, Mapping[str, Any]] = {"judge": run.identity(stage)}
     for name, plan in stage.members.items():
-        run.peak_memory.update(run(AttackStage(cell, plan)).peak_memory)
-        artifacts |= _learned_by(run, plan)
+        answer = run(AttackStage(cell, plan))
+        run.peak_memory.update(answer.peak_memory)
+        artifacts.update(answer.learned)
         artifacts[f"attack {name}"] = run.identity(AttackStage(cell, plan))
         artifacts[f"judge {name}"] = run.identity(JudgeStage(cell, plan))
     told = {name: _told(judged) for name, judged in done.items()}

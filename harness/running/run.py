@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from harness.api.assets import AssetFolder
 from harness.api.data import Splits
-from harness.api.errors import AssetUnavailable, CellFailed, HarnessError, UsageError
+from harness.api.errors import AssetUnavailable, CellFailed, HarnessError, UsageError, nearest
 from harness.api.plugins import Progress, silent
 from harness.api.release import Release
 from harness.api.specs import Spec
@@ -347,7 +347,7 @@ class Run:
 def check_stage(name: str | None) -> None:
     """UsageError unless `name` is a stage that can be forced."""
     if name is not None and name not in NAMES:
-        raise UsageError(f"'{name}' is not a stage; stages: {', '.join(NAMES)}.")
+        raise UsageError(f"'{name}' is not a stage.{nearest(name, NAMES)}")
 
 
 def dry_run(

@@ -100,8 +100,7 @@ class Pupil:
             unit = part.float() if part.is_floating_point() else part.float() / 255
             with torch.no_grad():
                 logits = classifier.logits(frame.scale.standardise(unit).to(frame.device))
-            _require_logits(logits, len(part), frame.classes)
-            found.append(logits.float().cpu())
+            found.append(checked_logits(logits, len(part), frame.classes).cpu())
             progress(sum(map(len, found)), len(images))
         save_tensors({"logits": torch.cat(found)}, Path(job["out"]) / LOGITS)
 
@@ -124,10 +123,15 @@ def _lesson(folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Messag
     )
 
 
-def _require_logits(logits: Tensor, images: int, classes: int) -> None:
-    """ValueError unless these are numbers, one for each image and class."""
-    if not isinstance(logits, Tensor) or logits.shape != (images, classes):
-        got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"logits must be [{images}, {classes}]; got {got}")
-    if not bool(logits.isfinite().all()):
+def checked_logits(logits: Tensor, images: int, classes: int) -> Tensor:
+    """These as float32; ValueError unless they are floats, finite, one for each image and class."""
+    wanted = f"[{images}, {classes}] floats"
+    if not isinstance(logits, Tensor):
+        raise ValueError(f"logits are {type(logits).__name__}; wanted {wanted}")
+    if logits.shape != (images, classes) or not logits.is_floating_point():
+        kind = str(logits.dtype).removeprefix("torch.")
+        raise ValueError(f"logits are {list(logits.shape)} {kind}; wanted {wanted}")
+    logits = logits.float()
+    if not logits.is_meta and not bool(logits.isfinite().all()):
         raise ValueError("logits hold NaN or infinite values")
+    return logits

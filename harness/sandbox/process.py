@@ -203,8 +203,10 @@ class AttackProcess:
         self._process = start(self._file, threads)
         self._lines = ChildLines(self._process.stdin, self._process.stdout)
         self._peak = 0.0
+        self._cpu_before = 0.0
         self._ready = False
         self._who = "the attack"
+        self._threads = threads
 
     def __enter__(self) -> AttackProcess:
         return self
@@ -287,6 +289,7 @@ class AttackProcess:
                 started = f"no process could be started within {START_SECONDS:g} s"
                 raise CellFailed(self._with_log(started))
         self._process.pid, self._ready = said[0]["ready"], True
+        self._cpu_before = self._cpu_seconds()
 
     def _failure(self, message: Message) -> CellFailed:
         """What the attack raised: its own sentence as it is, anything else with the log's tail."""
@@ -305,8 +308,7 @@ class AttackProcess:
 
     def _watch(self, deadline: float, budget: Budget) -> None:
         if time.monotonic() > deadline:
-            late = f"{self._who} did not end within {budget.seconds:g} s"
-            raise CellTimedOut(self._with_log(late))
+            raise CellTimedOut(self._with_log(self._late(budget)))
         used = 0.0
         with contextlib.suppress(psutil.Error):
             used = sum(process.memory_info().rss for process in self._family()) / 2**20
@@ -314,6 +316,28 @@ class AttackProcess:
         if used > budget.megabytes:
             greedy = f"{self._who} used more than its limit of {budget.megabytes} MB"
             raise CellFailed(self._with_log(greedy))
+
+    def _late(self, budget: Budget) -> str:
+        """That the time is over, and how much of it was work: little, if others had the machine.
+
+        The latter differs each time, so it has a line of its own, which is no part of a record's
+        id.
+        """
+        had = self._cpu_seconds() - self._cpu_before
+        threads = f"{self._threads} thread{'s' if self._threads > 1 else ''}"
+        return (
+            f"{self._who} did not end within {budget.seconds:g} s\n"
+            f"it had {had:.3g} s of CPU time, of {budget.seconds:g} s on {threads}"
+        )
+
+    def _cpu_seconds(self) -> float:
+        """What the process and all that it started, and has not outlived, have computed so far."""
+        total = 0.0
+        for process in self._family():
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
 
     def _family(self) -> list[psutil.Process]:
         """The process and all that it started; empty where it is gone, or not there yet."""

@@ -73,7 +73,7 @@ def match(
     """
     who = f"attack '{attack}'" if attack else "the attack"
     try:
-        images = scale.within(scale.restore(_checked(reconstruction, truth).to(truth)))
+        images = scale.within(scale.restore(_checked(reconstruction, truth)))
         if reconstruction.batches is not None:
             return _within(reconstruction, images, truth, groups, domain)
         named = _named(reconstruction, len(images), len(truth), sources)
@@ -144,15 +144,21 @@ def squared_distances(images: Tensor, truth: Tensor) -> Tensor:
 
 
 def _checked(reconstruction: Reconstruction, truth: Tensor) -> Tensor:
-    """The images, if they are ones; ValueError says what they are instead."""
+    """The images as float32, if they are ones; ValueError says what they are instead.
+
+    Floats of any width are answers: what an attack computed in is its own affair.
+    """
     images = reconstruction.images
     if images is None:
         raise ValueError("no images")
+    if not images.is_floating_point():
+        raise ValueError(f"{str(images.dtype).removeprefix('torch.')} images; wanted floats")
     if images.ndim == 0 or images.shape[1:] != truth.shape[1:]:
         wanted = ", ".join(map(str, truth.shape[1:]))
         raise ValueError(f"images of shape {tuple(images.shape)}; wanted (m, {wanted})")
     if len(images) > len(truth):
         raise ValueError(f"{len(images)} reconstructions of {len(truth)} private images")
+    images = images.to(truth)  # where what is too large for float32 is infinite
     bad = (~images.isfinite()).flatten(1).any(1).sum().item()
     if bad:
         raise ValueError(f"NaN or infinite values in {bad} of {len(images)} images")

@@ -163,6 +163,13 @@ class RunRecord(BaseModel):
         """The same record with its id."""
         return self.model_copy(update={"id": self.fingerprint()})
 
+    @property
+    def ending(self) -> str:
+        """Why there is no result, in one line; of a time limit, how much of it was work."""
+        first = self.log.partition("\n")[0]
+        worked = f"; {first}" if self.status == "timeout" and first else ""
+        return f"{self.status}: {self.error}{worked}"
+
     def to_frame(self) -> DataFrame:
         """Its scores as a table: a row for each metric, and for each of every member's."""
         from harness.store.frame import COLUMNS, frame, rows_of

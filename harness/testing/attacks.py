@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -19,6 +18,7 @@ from harness.api import (
     Channel,
     Config,
     HarnessError,
+    NotApplicable,
     Progress,
     ReleaseKind,
 )
@@ -132,11 +132,8 @@ def _answer(bench: Workbench, chosen: AttackPlan) -> Answer:
 
 
 def answers(subject: Subject) -> str:
-    """What comes back can be judged, and is float32."""
+    """What comes back can be judged, by the judge himself."""
     answer = _first(subject.text, subject.seconds)
-    images = answer.tensors.get("images")
-    if images is not None and images.dtype != torch.float32:
-        raise Violation(f"images are {str(images.dtype).removeprefix('torch.')}, not float32")
     return f"{', '.join(sorted(answer.tensors))}: {answer.score}"
 
 
@@ -169,6 +166,8 @@ def _alone(subject: Subject, bench: Workbench, needs: frozenset[Channel]) -> str
     chosen = replace(bench.plan, channels=needs | demanded)
     try:
         return _answer(bench, chosen).score
+    except NotApplicable as error:  # this release is none for it, which is no want of channels
+        return f"refuses: {error}"
     except (CellFailed, Violation) as error:
         raise Violation(f"with {', '.join(sorted(chosen.channels))} alone: {error}") from error
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -136,23 +136,43 @@ def _chosen(subject: Subject, only: Collection[str], skip: Collection[str]) -> l
 
 
 def _results(subject: Subject, checks: list[Check]) -> Iterator[Result]:
-    """One after another; when one was ended, the rest of what runs the plugin is left out."""
+    """One after another; when one was ended, the rest of what runs the plugin is left out.
+
+    A cause is told once: what is built on a check that failed is not asked, and what fails by the
+    very fault of another says so.
+    """
     from harness.running.workplace import workplaces
 
-    ended = ""
+    ended, faults = "", dict[str, str]()
     with (
         scratch_folder(workplaces(), "checks") as folder,
         closing(_Bench(subject, folder)) as bench,
     ):
         for check in checks:
-            if ended:
-                yield Result(check.name, "skipped", f"not asked: '{ended}' had to be ended")
-            elif check.here:
-                yield ask(check, subject)
-            else:
-                result = bench.result(check)
-                yield result
-                ended = check.name if bench.ended else ""
+            if why := _left_out(check, ended, faults):
+                yield Result(check.name, "skipped", f"not asked: {why}")
+                continue
+            result = ask(check, subject) if check.here else bench.result(check)
+            ended = check.name if bench.ended else ""
+            yield _once(result, faults)
+            if result.verdict == "failed":
+                faults[check.name] = result.message
+
+
+def _left_out(check: Check, ended: str, faults: Mapping[str, str]) -> str:
+    """Why a check is not asked; empty if it is."""
+    if ended:
+        return f"'{ended}' had to be ended"
+    return f"'{check.after}' failed" if check.after in faults else ""
+
+
+def _once(result: Result, faults: Mapping[str, str]) -> Result:
+    """A result; of one that fails by the fault of an earlier check, which that is."""
+    same = [name for name, fault in faults.items() if fault in result.message]
+    if result.verdict != "failed" or not same:
+        return result
+    said = f"it fails by the same fault as '{same[0]}'"
+    return replace(result, verdict="skipped", message=said, fix="")
 
 
 class _Bench:

@@ -29,6 +29,7 @@ from harness.api.release import Encoder
 from harness.asking.plan import resolved
 from harness.control import run_learner_controls
 from harness.rng import KeyedStream, seeded
+from harness.sandbox.lessons import checked_logits
 from harness.sandbox.rebuilding import plain
 from harness.testing.attacks import in_words
 from harness.testing.datasets import CASES, Kit, KitConfig, known
@@ -142,7 +143,7 @@ def _law(text: str, on: Splits, public: Samples) -> tuple[Any, Encoder]:
 
 
 def logits(subject: Subject, given: Lesson, images: Tensor) -> Tensor:
-    """What the learner says of images; Violation where that is no [n, classes] float32."""
+    """What the learner says of images; Violation where that is no [n, classes] floats."""
     budget = Budget(subject.seconds, MEGABYTES, 1)
     with seeded(given.rng.stream(what="torch"), CPU):
         learned = subject.build().learn(given, budget, silent)
@@ -150,13 +151,10 @@ def logits(subject: Subject, given: Lesson, images: Tensor) -> Tensor:
         raise Violation(f"learn returned {type(learned).__name__}, not a Classifier")
     with torch.no_grad():
         found = learned.logits(images)
-    wanted = (len(images), given.classes)
-    if not isinstance(found, Tensor) or found.shape != wanted or found.dtype != torch.float32:
-        got = f"{list(found.shape)} {found.dtype}" if isinstance(found, Tensor) else type(found)
-        raise Violation(f"logits are {got}; wanted {list(wanted)} torch.float32")
-    if not found.is_meta and not bool(found.isfinite().all()):
-        raise Violation("logits hold NaN or infinite values")
-    return found
+    try:
+        return checked_logits(found, len(images), given.classes)
+    except ValueError as error:
+        raise Violation(str(error)) from None
 
 
 def _accuracy(subject: Subject, on: Splits, rounds: int = 1) -> str:

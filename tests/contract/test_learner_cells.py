@@ -16,7 +16,7 @@ CELL = (
 FAULTS = {
     "raises-later": "RuntimeError: no answer today",
     "answers-nan": "ValueError: logits hold NaN or infinite values",
-    "answers-short": "ValueError: logits must be [40, ",
+    "answers-short": "ValueError: logits are [40, ",
     "forgets": "TypeError: learn must return a Classifier, not NoneType",
     "asks-far": "the learner asked for a piece that there is not",
     "asks-nonsense": "the learner asked for a piece that there is not",

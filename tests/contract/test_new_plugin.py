@@ -104,3 +104,46 @@ def test_where_nothing_can_be_written_nothing_is(tmp_path):
     assert ran.code == 2
     assert "Traceback" not in ran.err
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+SEARCHES = """
+from harness.api import Attack, Reconstruction, View
+import torch
+
+class PickOut(Attack):
+    def reconstruct(self, view, prepared, budget, progress):
+        one, listed = view.encodings[0].flatten(1), view.candidates.flatten(1)
+        scores = -torch.cdist(one, listed)
+        return Reconstruction(rows=torch.arange(len(one)), claims={"candidate_scores": scores})
+"""
+DECLARES = {
+    "needs=(frozenset({Channel.ENCODINGS}),)": "needs=(frozenset({Channel.ENCODINGS, "
+    "Channel.CANDIDATES}),)",
+    "optional=frozenset({Channel.WEIGHTS, Channel.SOURCES}),": "",
+    '"snr_db",': '"identification.top1",',
+    "40.0,": "0.9,",
+    '"rounds": 2': '"threat_model": "candidates"',
+}
+
+
+def test_its_tests_do_not_fail_another_idea(tmp_path):
+    """One that makes no image, needs a list of candidates, and has no use for more rounds."""
+    machine = Machine(tmp_path / "cache")
+    (ran,) = machine.series([["new-plugin", "attack", "pick-out", "--into", str(tmp_path)]])
+    assert ran.code == 0, ran.err
+    package = tmp_path / "harness-pick-out"
+    source = package / "src" / "harness_pick_out"
+    text = (source / "plugin.py").read_text()
+    for before, after in DECLARES.items():
+        assert before in text
+        text = text.replace(before, after)
+    (source / "plugin.py").write_text(text)
+    (source / "attack.py").write_text(SEARCHES)
+    site = tmp_path / "site"
+    pip_install(site, package)
+    done = Machine(tmp_path / "other", (site,)).python(
+        *("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"),
+        *("--import-mode=importlib", "--rootdir", str(package), str(package / "tests")),
+    )
+    assert done.code == 0, done.out
+    assert " failed" not in done.out

@@ -1,6 +1,7 @@
 """Plugins that misbehave while they run: a record says how, and nothing else suffers."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -24,6 +25,10 @@ def harness_attacks():
 
 def cell(defense, attack, *options):
     return [*STRIPES, "--defense", defense, "--attack", attack, *options]
+
+
+def on_paper(*arguments):
+    return [option for option in cell(*arguments) if option != "--json"]
 
 
 FAILING = {
@@ -60,7 +65,10 @@ CELLS = {
     "prints": cell("none", "prints"),
     "checks-gradients": cell("none", "checks-gradients", "--targets", "4"),
     "digs": cell("singmix", "digs", "--seed", str(SEED)),
-    "on paper": [o for o in cell("none", "exits", *LIMITS) if o != "--json"],
+    "on paper": on_paper("none", "exits", *LIMITS),
+    "raises on paper": on_paper("none", "raises", *LIMITS),
+    "sleeps on paper": on_paper("none", "sleeps", "--seconds", "1"),
+    "toils on paper": on_paper("none", "toils", "--seconds", "3"),
 }
 
 
@@ -97,19 +105,47 @@ def test_the_log_of_a_failed_attack_is_kept(ran):
     assert ran["exits"].json["log"] == "about to leave"
 
 
-def test_on_paper_a_failure_is_one_sentence_the_log_and_where_the_record_is(ran):
+def test_on_paper_a_failure_is_one_sentence_then_where_the_record_is_then_the_log(ran):
     lines = ran["on paper"].out.splitlines()
     assert lines[0].startswith("none × exits on stripes")
-    assert lines[1:3] == ["failed: the attack's process ended with exit code 7", "about to leave"]
-    assert lines[3].startswith("record ")
-    assert (ran["on paper"].code, ran["on paper"].err) == (1, "")
+    assert lines[1] == "failed: the attack's process ended with exit code 7"
+    assert lines[2].startswith("record ")
+    assert lines[3:] == ["about to leave"]
+    stages = [line.partition(" s  ")[2] for line in ran["on paper"].err.splitlines()]
+    assert stages[-2:] == ["attack exits", "prepare exits: stored"]
+    assert ran["on paper"].code == 1
+
+
+def test_the_traceback_of_an_attack_stands_last(ran):
+    """What failed can be read without looking for it; where it failed is there for its author."""
+    lines = ran["raises on paper"].out.splitlines()
+    assert lines[1] == "failed: RuntimeError: a rogue's own words"
+    assert lines[2].startswith("record ")
+    assert lines[3] == "Traceback (most recent call last):"
+    assert lines[-1] == "RuntimeError: a rogue's own words"
 
 
 def test_what_takes_too_long_is_a_timeout(ran):
     record = ran["sleeps"].json
     assert (ran["sleeps"].code, record["status"]) == (1, "timeout")
     assert record["error"] == "the attack did not end within 1 s"
-    assert record["log"] == "good night"
+    worked, printed = record["log"].splitlines()
+    assert printed == "good night"
+    assert re.fullmatch(r"it had [\d.e-]+ s of CPU time, of 1 s on 1 thread", worked)
+
+
+def computed(ran, attack):
+    """The seconds that an attack out of time had to itself, as its one line says."""
+    (line,) = [n for n in ran[f"{attack} on paper"].out.splitlines() if n.startswith("timeout: ")]
+    told = re.search(r"did not end within (\d) s; it had ([\d.e-]+) s of CPU time, of \1 s", line)
+    assert told, line
+    assert ran[f"{attack} on paper"].code == 1
+    return float(told[2])
+
+
+def test_of_a_time_limit_it_says_how_much_of_it_was_work(ran):
+    """One that waited, or was kept waiting by what else the machine does, had little of it."""
+    assert computed(ran, "sleeps") < computed(ran, "toils") < 3.5
 
 
 def test_what_the_threat_model_does_not_grant_is_refused_before_any_stage_runs(ran):

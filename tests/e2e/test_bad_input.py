@@ -35,24 +35,52 @@ MISWRITTEN = {
     "--space pixel": "Unknown space 'pixel'. Did you mean 'pixels'?",
     "--threat-model informd": "Unknown threat model 'informd'. Did you mean 'informed'?",
     "--metrics snr-db": "Unknown metric 'snr-db'. Did you mean 'snr_db'?",
+    "--metrics snr": "Unknown metric 'snr'. Did you mean 'snr_db'?",
+    "--metrics reid": "Unknown metric 'reid'. Did you mean 'reidentification'?",
+    "--defense mix": "Unknown defense 'mix'. Did you mean 'mixup' or 'mixcon'?",
+    "--attack indist": "Unknown attack 'indist'. Did you mean 'indistinguishability'?",
+    "--space efficient": "Unknown space 'efficient'. Did you mean 'efficientnet-lite0'?",
     "--preset quik": "'quik' is not one of 'quick', 'standard', 'paper'",
     "--only privat": "'privat' is not one of 'privacy', 'utility'",
     "--sed 1": "No such option",
     "--seed -1": "seed: Input should be greater than or equal to 0, not -1",
     "--seed one": "'one' is not a valid integer",
     "--rounds 0": "rounds: Input should be greater than or equal to 1, not 0",
+    "--rounds 1000000000": "1000000000 rounds of 1000 private images, which attacks hold at once, "
+    "would take 3.14 PB of memory at 28 x 28 values an image; more than 1 TB is refused",
+    "--rounds 1000000000 --dry-run": "would take 3.14 PB of memory",
+    "--rounds 1000000000 --only utility": "1000000000 rounds of 1000 private images, encoded and "
+    "learned from at 1,000,000 a second, would take 12 days at the very least; more than 7",
+    "--private-size 1000000000": "would take 3.14 TB of memory",
+    "--public-size 1000000000": "would take 3.14 TB of memory",
+    "--test-size 1000000000": "would take 3.14 TB of memory",
+    "--repeats 1000000000": "1000000000 trainings of a second each would take 11,574 days",
+    "--defense gradprune --attack gradmatch --victim-epochs 1000000000": "would take 12 days",
     "--threads 100000": "threads: Input should be less than or equal to 1024",
     "--seconds 0": "seconds: Input should be greater than 0",
     "--seconds inf": "seconds: Input should be a finite number",
+    "--seconds nan": "seconds: Input should be a finite number",
+    "--defense noise[scale=nan]": "scale='nan': Input should be a finite number",
+    "--defense none --attack linear[lr=nan]": "lr='nan': Input should be a finite",
+    "--victim cnn[lr=inf]": "lr='inf': Input should be a finite number",
     "--private-size 40 --targets 41": "targets=41 is more than the private images there are (40)",
     "--dataset cifar10": "harness assets fetch cifar10",
     "--config nowhere.toml": "There is no file nowhere.toml",
     "--config /": "cannot be read: Is a directory",
     "--owner-key nowhere.key": "nowhere.key cannot be read: No such file",
-    "--force atack --dry-run": "'atack' is not a stage",
+    "--force atack --dry-run": "'atack' is not a stage. Did you mean 'attack'?",
+    "--force rel --dry-run": "'rel' is not a stage. Did you mean 'release'?",
 }
 OTHER_COMMANDS = {
     "evalute": "Did you mean 'evaluate'?",
+    "eval": "Did you mean 'evaluate'?",
+    "describe indist": "Did you mean 'indistinguishability'?",
+    "assets where tiny": "Did you mean 'tiny-imagenet'?",
+    "check mixup --only det": "Did you mean 'determinism'?",
+    "check mixup --seconds nan": "nan is not a finite number",
+    "advise --dataset cifar10 --min-accuracy nan": "nan is not a finite number",
+    "cache prune --days nan": "nan is not a finite number",
+    "cache prune --days inf": "inf is not a finite number",
     "list attack": "'attack' is not one of",
     "describe singmx": "Did you mean 'singmix'?",
     "describe unet --dataset fashion-mini": "Only a defense can be analysed",
@@ -63,6 +91,10 @@ OTHER_COMMANDS = {
     "new-plugin defense SoftMix": "'soft-mix' would do",
     "new-plugin defense mixup": "'mixup' is taken: plugin 'mixup' of distribution",
     "new-plugin attack fog --stage training": "--stage says where a defense works",
+    "matrix --defense none --attack identity --rounds 1000000000 --dry-run": "would take "
+    "3.14 PB of memory",
+    "matrix --board cifar --dry-run": "Did you mean 'cifar10-v2'?",
+    "leaderboard build feat": "Did you mean 'features-v2'?",
     "show nothing": "There is no record 'nothing'",
     "show " + 300 * "a": "File name too long",
     "assets where fashion-min": "Did you mean 'fashion-mini'?",
@@ -122,6 +154,40 @@ def test_a_file_of_options_that_cannot_be(tmp_path: Path, text: bytes) -> None:
     assert CONFIGS[text].format(path=path) in complaint(done, 2)
 
 
+BOARD = """
+name = "small"
+title = "A board"
+[options]
+dataset = "fashion-mini"
+[[tracks]]
+name = "one"
+title = "A track"
+defenses = ["none"]
+[[tracks.cells]]
+attacks = ["identity"]
+"""
+BOARD_FILES = {
+    "title = 'A board'": ("titel = 'A board'", "unknown key 'titel'. Did you mean 'title'?"),
+    "defenses = ['none']": ("defences = ['none']", "key 'defences' in tracks.0. Did you mean 'def"),
+    "attacks = ": ("attack = ", "key 'attack' in tracks.0.cells.0. Did you mean 'attacks'?"),
+    "[options]": ("[option]", "unknown key 'option'. Did you mean 'options'?"),
+    "dataset = ": ("datset = ", "options of the board cannot be datset. Did you mean 'dataset'?"),
+    "'fashion-mini'": ("'fashion-mini'\nseconds = nan", "Input should be a finite number"),
+}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("right", BOARD_FILES)
+def test_a_boards_file_that_cannot_be(tmp_path: Path, right: str) -> None:
+    wrong, message = (text.replace("'", '"') for text in BOARD_FILES[right])
+    text = BOARD.replace(right.replace("'", '"'), wrong)
+    (tmp_path / "board.toml").write_text(text, encoding="utf-8")
+    done = harness("matrix", "--board", str(tmp_path), "--dry-run", cache=tmp_path / "cache")
+    told = complaint(done, 2)
+    assert message.replace('"', "'") in told
+    assert "Field required" not in told
+
+
 @pytest.mark.skipif(sys.platform == "darwin", reason="has it")
 def test_a_device_that_is_not_here(tmp_path: Path) -> None:
     done = harness(*PRIVACY, "--device", "mps", cache=tmp_path)
@@ -148,6 +214,16 @@ def test_more_images_than_there_are(tmp_path: Path, sizes: tuple[str, str], mess
     assert message in complaint(done, 2)
     assert not list(tmp_path.glob("tmp/*"))
     assert not list(tmp_path.glob("artifacts/*/*"))
+
+
+def test_more_rounds_than_this_machine_can_hold(tmp_path: Path) -> None:
+    """Where the size of an image is known, which is before the first round is stacked."""
+    import psutil
+
+    rounds = psutil.virtual_memory().total // (40 * 28 * 28 * 4) + 1
+    message = complaint(harness(*PRIVACY, "--rounds", str(rounds), cache=tmp_path), 2)
+    assert "All encodings together take" in message
+    assert "GB of memory: ask for fewer rounds" in message
 
 
 # -- a cache that cannot be used -------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import PRIVACY, complaint, environment, harness, record, start, succeed
+from commandline import (
+    PRIVACY,
+    complaint,
+    environment,
+    harness,
+    on_terminal,
+    record,
+    start,
+    succeed,
+)
 
 COMMANDS = [
     ["evaluate"],
@@ -161,6 +171,27 @@ def test_assets_say_where_they_are(tmp_path: Path) -> None:
     assert listed["cifar10"]["state"] == "not fetched"
     folder = Path(succeed("assets", "where", "fashion-mini", cache=tmp_path).strip())
     assert (folder / "fashion-mini.npz").exists()
+
+
+@pytest.mark.core
+def test_columns_of_assets_do_not_collide(tmp_path: Path) -> None:
+    listed = json.loads(succeed("assets", "list", "--json", cache=tmp_path))
+    lines = succeed("assets", "list", cache=tmp_path).splitlines()
+    assert len(lines) == len(listed)
+    for asset, line in zip(listed, lines, strict=True):
+        name, state, *size, summary = re.split(r" {2,}", line)
+        assert (name, state, summary) == (asset["name"], asset["state"], asset["summary"])
+        assert size == ([f"{asset['megabytes']:.0f} MB"] if asset["megabytes"] else [])
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("width", [200, 80, 60])
+def test_on_a_narrow_terminal_they_are_folded(tmp_path: Path, width: int) -> None:
+    shown = on_terminal("assets", "list", cache=tmp_path, columns=width).splitlines()
+    assert max(map(len, shown)) <= width
+    names = [line.split()[0] for line in shown if not line.startswith(" ")]
+    listed = json.loads(succeed("assets", "list", "--json", cache=tmp_path))
+    assert names == [asset["name"] for asset in listed]
 
 
 def test_doctor_finds_this_installation_sound(tmp_path: Path) -> None:

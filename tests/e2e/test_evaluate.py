@@ -19,6 +19,7 @@ from commandline import (
     UNET,
     VICTIM,
     complaint,
+    complaints,
     files,
     harness,
     record,
@@ -269,4 +270,35 @@ def test_an_attack_out_of_time_is_a_record_and_exits_1(tmp_path: Path) -> None:
 
 def test_a_stage_that_is_none_is_refused(cache: Path) -> None:
     done = harness(*UNET, "--force", "atack", cache=cache)
-    assert "stages: load, release, train, learn, prepare, attack, judge" in complaint(done, 2)
+    assert "'atack' is not a stage. Did you mean 'attack'?" in complaint(done, 2)
+
+
+def stages(stderr: str) -> list[str]:
+    """What was said of stages, without the times."""
+    assert complaints(stderr) == []
+    return [line.partition(" s  ")[2] for line in stderr.splitlines()]
+
+
+def test_a_log_has_a_line_for_each_stage(tmp_path: Path) -> None:
+    """Where stderr is no terminal; the report alone goes to stdout."""
+    first = harness(*PRIVACY, cache=tmp_path)
+    begun = stages(first.stderr)
+    assert begun[:4] == ["load", "release", "judge nulls", "attack identity"]
+    assert len(set(begun)) == len(begun)
+    shutil.rmtree(tmp_path / "cells")
+    assert "attack identity: stored" in stages(harness(*PRIVACY, cache=tmp_path).stderr)
+    for silent in ("--quiet", "--json"):
+        shutil.rmtree(tmp_path / "cells")
+        assert harness(*PRIVACY, silent, cache=tmp_path).stderr == ""
+
+
+def test_a_preparation_that_was_deleted_leaves_the_record_as_it_was(tmp_path: Path) -> None:
+    """What an attack learned, and shares, is in its record; what is cached of it is not needed."""
+    prior = (*TINY, "--only", "privacy", "--attack", "innerproduct", "--threat-model", "candidates")
+    before = record(*prior, cache=tmp_path)
+    assert any(name.startswith("prepare ") for name in before["artifacts"])
+    shutil.rmtree(tmp_path / "artifacts" / "prepare")
+    shutil.rmtree(tmp_path / "cells")
+    again = record(*prior, cache=tmp_path)
+    assert (again["id"], again["artifacts"]) == (before["id"], before["artifacts"])
+    assert not (tmp_path / "artifacts" / "prepare").exists()

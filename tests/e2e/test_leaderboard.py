@@ -14,7 +14,8 @@ from board_records import passed, reached, record, tiny_board
 from click.testing import CliRunner, Result
 from commandline import complaint, environment
 
-from harness.boards.folder import BoardFolder
+from harness.api import UsageError
+from harness.boards.folder import BoardFolder, every_board, find_board
 from harness.cli import cli
 from harness.store.record import Records, RunRecord
 
@@ -70,6 +71,7 @@ def invoke(*arguments: str) -> Result:
 def test_what_is_built_is_what_the_records_give(here: Path) -> None:
     built = run(here, "leaderboard", "build")
     assert built.returncode == 0, built.stderr
+    assert [line.partition(" s  ")[2] for line in built.stderr.splitlines()] == ["board tiny"]
     assert built.stdout.splitlines()[-1] == "tiny: 2 records, 2 rows, 1 ranked, 0 cells missing"
     names = {path.name for path in (here / "leaderboards" / "tiny").iterdir()}
     assert names >= {"README.md", "leaderboard.csv", "index.html", "front.png"}
@@ -147,11 +149,24 @@ def test_advice_names_what_qualifies_and_calls_nothing_safe(here: Path) -> None:
     given = run(here, *asked, "--min-accuracy", "0.7")
     assert given.returncode == 0, given.stderr
     lines = given.stdout.splitlines()
-    assert lines[0] == "mixup[k=2]  (tiny: All of it)"
-    assert "linear got most: SNR +1.0 dB" in lines[2]
+    assert lines[1] == "released: encodings, 8 images, each once  (tiny: All of it)"
+    assert lines[2] == "  mixup[k=2]"
+    assert ", chance 10.0%" in lines[3]
+    assert "linear got most: SNR +1.0 dB" in lines[4]
     assert "None of this calls a defense safe" in lines[-1]
     nothing = invoke(*asked, "--min-accuracy", "0.99", "--json")
     assert nothing.return_value == 1
     assert "surely keeps" in json.loads(nothing.stdout)["refusal"]
     told = run(here, "advise", "--dataset", "x", "--min-accuracy", "0.5", "--attacker", "oracle")
     assert "is handed the truth" in complaint(told, 2)
+
+
+def test_a_board_here_goes_before_a_shipped_one_of_that_name(here: Path) -> None:
+    known = {folder.path.name: folder.path for folder in every_board(shipped=True)}
+    assert known.keys() > {"tiny"}
+    (here / "leaderboards" / "paper-v1").mkdir()
+    (here / "leaderboards" / "paper-v1" / "board.toml").write_text(tiny_board("linear"))
+    assert find_board("paper-v1", shipped=True).path == Path("leaderboards", "paper-v1")
+    assert find_board("cifar10-v2", shipped=True).path.parent.name == "leaderboards"
+    with pytest.raises(UsageError, match="There is no board 'cifar10-v2' below leaderboards/"):
+        find_board("cifar10-v2")

@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commandline import assert_all_end, environment, family, heed_signals, scratch, succeed
+from commandline import (
+    assert_all_end,
+    complaints,
+    environment,
+    family,
+    heed_signals,
+    scratch,
+    succeed,
+)
 from smallboard import (
+    CELLS,
     ids,
     make_board,
     matrix,
@@ -125,7 +134,10 @@ def test_a_station_that_is_killed_is_replaced(quiet: Watched, board: Path, tmp_p
             wait_for(process, cache, after)
             moments.choice(workers(process)).kill()
         _, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, complaints(err)) == (0, [])
+    assert [line.partition(" (")[2] for line in err.splitlines() if " cells)" in line] == [
+        f"{done} of {CELLS} cells)" for done in range(1, CELLS + 1)
+    ]
     assert ids(board) == ids(quiet.board)
 
 
@@ -137,7 +149,8 @@ def test_an_interrupted_run_leaves_nothing_behind(board: Path, tmp_path: Path) -
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert err.strip() == "Interrupted. The same command goes on where this one stopped."
+    (said,) = filter(None, complaints(err))
+    assert said == "Interrupted. The same command goes on where this one stopped."
     assert_all_end(others)
     assert [left for each in (process, *others) for left in scratch(cache, each.pid)] == []
     assert list((cache / "tmp").iterdir()) == []

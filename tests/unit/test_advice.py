@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from board_records import board, ended, material, passed, record, utility
+from board_records import OPTIONS, board, ended, material, passed, record, utility
 
 from harness.advice import Advice, Wish, advise
 from harness.api import UsageError
+from harness.boards.protocol import Board
+from harness.cli.advise import _lines
 from harness.results.material import Material
 from harness.scoring.utility import Utility
 
 pytestmark = pytest.mark.core
+ATTACKS = ("linear", "lmmse")
 RELEASED = frozenset({"encodings", "public"})
 INFORMED = RELEASED | {"weights"}
 KNOWING: dict[str, Any] = {"channels_used": ("encodings", "weights")}
@@ -169,3 +172,77 @@ def test_a_metric_that_does_not_rank_is_refused() -> None:
     with pytest.raises(UsageError, match="Rows are not ranked by 'ssim'"):
         ask(metric="ssim")
     assert ask(metric="snr_db") == ask()
+
+
+def two_tracks(*records: Any, **second: Any) -> Material:
+    """The tiny board with a track more, which differs in these options."""
+    both = board(("noise", "mixup[k=2]")).model_dump(mode="json")
+    other = {**both["tracks"][0], "name": "again", "title": "Again", "options": second}
+    values = {**both, "tracks": [both["tracks"][0], other]}
+    return material(Board.model_validate(values), *records, controls=map(passed, ATTACKS))
+
+
+def released(advice: Advice) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for offer in (*advice.recommended, *advice.doubtful):
+        found.setdefault(offer.released, []).append(offer.defense)
+    return found
+
+
+def test_offers_say_what_would_be_released() -> None:
+    once = [record("noise", attack, right=88) for attack in ATTACKS]
+    often = [record("noise", attack, right=88, asked={"rounds": 4}) for attack in ATTACKS]
+    assert released(ask(two_tracks(*once, *often, rounds=4))) == {
+        "encodings, 8 images, each once": ["noise"],
+        "encodings, 8 images, each 4 times": ["noise"],
+    }
+
+
+def test_what_is_learned_by_chance_is_marked_and_takes_nobody_s_place() -> None:
+    """It leaks least of all, and would be the whole front."""
+    rows = [
+        *(record("noise", a, gains=(0, 0, 0, 0), right=10) for a in ATTACKS),
+        *(record("mixup[k=2]", a, gains=(3, 3, 3, 3), right=60) for a in ATTACKS),
+    ]
+    advice = ask(made(*rows), least=0.01)
+    assert [(o.defense, o.chance) for o in advice.recommended] == [("mixup[k=2]", 0.1)]
+    (lost,) = advice.doubtful
+    assert (lost.defense, [doubt.name for doubt in lost.doubts]) == ("noise", ["at_chance"])
+
+
+def test_a_board_that_was_only_looked_at_quickly_says_so() -> None:
+    quick = [record("noise", attack, right=88, flags=["unranked"]) for attack in ATTACKS]
+    assert "only with the preset 'quick', which ranks nothing" in ask(made(*quick)).refusal
+
+
+def test_a_board_that_names_no_dataset_is_of_the_default_one() -> None:
+    rows = [record("noise", attack, right=88) for attack in ATTACKS]
+    options = {name: value for name, value in OPTIONS.items() if name != "dataset"}
+    bare = board(("noise", "mixup[k=2]"), options=options)
+    found = ask(material(bare, *rows, controls=map(passed, ATTACKS)))
+    assert [offer.defense for offer in found.recommended] == ["noise"]
+
+
+def test_a_dataset_with_options_may_be_asked_for_by_its_name() -> None:
+    own = board(("noise", "mixup[k=2]"), options={**OPTIONS, "dataset": "folder[path=scans]"})
+    for written in ("folder", "folder[path=scans]"):
+        assert "No accuracy on" in ask(material(own), dataset=written).refusal
+
+
+def printed(advice: Advice) -> list[str]:
+    return list(_lines(advice))
+
+
+def test_what_is_the_same_of_all_is_printed_once() -> None:
+    rows = [
+        *(record("noise", a, gains=(2, 2, 2, 2), right=88) for a in ATTACKS),
+        *(record("mixup[k=2]", a, gains=(1, 1, 1, 1), right=60) for a in ATTACKS),
+    ]
+    lines = printed(ask(made(*rows, controls=())))
+    (doubt,) = [line for line in lines if "nobody has seen them break anything" in line]
+    assert doubt.startswith("  control_not_run (all of these): ")
+    (met,) = [line for line in lines if "need no more than this attacker knows" in line]
+    assert met == "  2 of 2 attacks need no more than this attacker knows"
+    assert [line for line in lines if line.startswith("released: ")] == [
+        "released: encodings, 8 images, each once  (tiny: All of it)"
+    ]

@@ -1,11 +1,12 @@
 """The language of plugin choice, as users type it."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from harness.api import Config, DefenseSpec, Stage, UsageError
 from harness.asking.request import Selection, parse_one, parse_stack, resolve
@@ -40,6 +41,23 @@ def fault(text, preset="standard"):
     with pytest.raises(UsageError) as caught:
         chosen(text, preset)
     return str(caught.value)
+
+
+class Plain(BaseModel):
+    """A stranger's options, which are no Config."""
+
+    tau: float = 1.0
+    steps: tuple[float, ...] = (1.0,)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_strangers_option_is_a_finite_number_too(value):
+    plain = replace(FOG, config=Plain, presets={})
+    with pytest.raises(UsageError, match=f"'fog': tau={value}: Input should be a finite number"):
+        resolve(plain, parse_one(f"fog[tau={value}]"), "quick")
+    inside = replace(plain, presets={"quick": {"steps": (2.0, float(value))}})
+    with pytest.raises(UsageError, match=r"'fog': steps=.*: Input should be a finite number"):
+        resolve(inside, parse_one("fog"), "quick")
 
 
 def test_a_stack_is_read_in_order():

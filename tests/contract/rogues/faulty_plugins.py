@@ -1,6 +1,6 @@
 """Plugins that work, and do not keep their contract: what `harness check` is for."""
 
-from harness.api import AttackSpec, Channel, DefenseSpec, LearnerSpec, Stage, hookimpl
+from harness.api import AttackSpec, Channel, Config, DefenseSpec, LearnerSpec, Stage, hookimpl
 
 DEFENSES = (
     "flips-coins",
@@ -10,8 +10,17 @@ DEFENSES = (
     "spoils-its-input",
     "mixes-devices",
 )
-ATTACKS = ("draws-by-numpy", "prefers-cuda", "wants-two")
-LEARNERS = ("says-too-little", "learns-by-numpy", "needs-a-public", "knows-two-rounds")
+ATTACKS = ("draws-by-numpy", "prefers-cuda", "wants-two", "answers-in")
+LEARNERS = ("says-too-little", "learns-by-numpy", "needs-a-public", "knows-two-rounds", "says-in")
+
+
+class Widths(Config):
+    """What answers are written in."""
+
+    kind: str = "float32"
+
+
+WIDTHS = {"answers-in": Widths, "says-in": Widths}
 
 
 def _class(name):
@@ -43,6 +52,7 @@ def harness_attacks():
             summary=f"an attack that {name}",
             reference="",
             factory=_class(name),
+            config=WIDTHS.get(name, Config),
             needs=(frozenset({Channel.ENCODINGS}),),
             optional=frozenset({Channel.SOURCES}),
         )
@@ -59,6 +69,7 @@ def harness_learners():
             summary=f"a learner that {name}",
             reference="",
             factory=_class(name),
+            config=WIDTHS.get(name, Config),
         )
         for name in LEARNERS
     ]

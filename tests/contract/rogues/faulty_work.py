@@ -77,6 +77,14 @@ class WantsTwo(Attack):
         return Reconstruction(images + 0 * third, targets=order)
 
 
+class AnswersIn(Attack):
+    """Halves the encodings, in numbers of a kind."""
+
+    def reconstruct(self, view, prepared, budget, progress):
+        images = (view.encodings[0] / 2).to(getattr(torch, self.config.kind))
+        return Reconstruction(images, rows=torch.arange(len(images)))
+
+
 class Flat(Classifier):
     """Says the same of every image."""
 
@@ -85,6 +93,20 @@ class Flat(Classifier):
 
     def logits(self, images):
         return self.made.to(images).expand(len(images), -1)
+
+
+class Typed(Flat):
+    """Says it in numbers of a kind."""
+
+    def logits(self, images):
+        return self.made.expand(len(images), -1)
+
+
+class SaysIn(Learner):
+    """Thinks the first class likeliest."""
+
+    def learn(self, lesson, budget, progress):
+        return Typed(torch.arange(lesson.classes, 0, -1).to(getattr(torch, self.config.kind)))
 
 
 class SaysTooLittle(Learner):

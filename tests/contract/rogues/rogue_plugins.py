@@ -14,6 +14,7 @@ ROGUES = (
     "exits",
     "dies",
     "sleeps",
+    "toils",
     "hoards",
     "misshapes",
     "returns-nan",

@@ -55,6 +55,12 @@ class Sleeps(Rogue):
         time.sleep(600)
 
 
+class Toils(Rogue):
+    def act(self, view):
+        while True:
+            sum(range(10_000))
+
+
 class Hoards(Rogue):
     def act(self, view):
         self.hoard = b"x" * (1500 << 20)
