@@ -15,7 +15,7 @@ from harness.control import ControlReport, ControlResult
 from harness.results.material import Kept, Material, Reported
 from harness.rng import KeyedStream, board_key
 from harness.scoring.flags import Flag
-from harness.scoring.summary import Values, by_image, proportion_interval, summarise
+from harness.scoring.summary import OTHERS, Values, by_image, proportion_interval, summarise
 from harness.scoring.utility import Accuracy, Utility
 from harness.store.record import RunRecord, Used
 
@@ -104,11 +104,12 @@ def record(
     )
     sign, unit = (1, "dB") if leaks_more == "higher" else (-1, "")
     scores = {metric: np.array(guess) + sign * np.array(gains)}
-    nulls = {metric: {"class_mean": np.array(guess)}}
+    wrong = {metric: [float(g) for g in (guess if misplaced is None else misplaced)]}
+    others = np.array(wrong[metric]).reshape(-1, len(guess)).mean(0)
+    nulls = {metric: {"class_mean": np.array(guess), OTHERS: others}}
     values = {n: Values(s, nulls[n], leaks_more, unit) for n, s in scores.items()}
     stream = KeyedStream(board_key(seed)).stream(stage="judge").stream(use="bootstrap")
     privacy = summarise(values, stream)
-    wrong = {metric: [float(g) for g in (guess if misplaced is None else misplaced)]}
     kept = by_image(privacy, _lists(scores), {n: list(map(float, guess)) for n in scores}, wrong)
     made: dict[str, Any] = {
         "status": "ok",

@@ -377,7 +377,18 @@ def scores_by_image(run: Run, plan: AttackPlan) -> dict[str, ByImage]:
     drawn = (judged.misplaced, judged.easier) if judged.shown else ({}, {})
     flat = ({name: each.flatten() for name, each in part.items()} for part in drawn)
     columns = (judged.scores, judged.guesses, *flat)
-    return by_image(dict(judged.privacy), *map(_lists, columns))
+    told = _told(run, judged)
+    nulls = (null_scores(run, told) if told.guesses else run.nulls).per_image
+    guessed = {name: _lists(nulls[name]) for name in judged.scores}
+    scores, guesses, misplaced, easier = map(_lists, columns)
+    return by_image(dict(judged.privacy), scores, guesses, misplaced, easier, guessed)
+
+
+def _told(run: Run, judged: Judged) -> Help:
+    """What matching this attack's images told of the truth."""
+    from harness.scoring.judgement import Help
+
+    return Help(judged.unnamed, groups_of(run) if judged.grouped else None)
 
 
 def _said(privacy: Mapping[str, MetricScore], found: Tensor, told: Mapping[str, FoundOut]) -> str:

@@ -270,11 +270,12 @@ Column = tuple[float | None, ...]
 class ByImage(BaseModel):
     """One metric, image by image.
 
-    `attack` is what the attack scores, `guess` what the best guess without a release does, and
-    `misplaced` what the attack's answers score where other images of the class are true, with as
-    much help by matching: for each target, then again for each where others are drawn more often.
-    It is empty where the attack shows no images. `easier` says of each of these how much easier to
-    guess the target is than the other image; empty stands for not at all.
+    `attack` is what the attack scores, `guess` what the best guess without a release does, `nulls`
+    what the other guesses do, by name, and `misplaced` what the attack's answers score where other
+    images of the class are true, with as much help by matching: for each target, then again for
+    each where others are drawn more often. It is empty where the attack shows no images. `easier`
+    says of each of these how much easier to guess the target is than the other image; empty stands
+    for not at all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -283,6 +284,7 @@ class ByImage(BaseModel):
     unit: str = ""
     attack: Column
     guess: Column
+    nulls: dict[str, Column] = {}
     misplaced: Column = ()
     easier: Column = ()
 
@@ -305,19 +307,36 @@ def by_image(
     guess: Mapping[str, Sequence[float]],
     misplaced: Mapping[str, Sequence[float]],
     easier: Mapping[str, Sequence[float]] | None = None,
+    nulls: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
 ) -> dict[str, ByImage]:
-    """What a record keeps of each metric that was scored; values [targets], NaN if undefined."""
+    """What a record keeps of each metric that was scored; values [targets], NaN if undefined.
+
+    `nulls` are those of every guess; the best one is `guess` and is not kept twice.
+    """
+    best = {name: guess_name(score) for name, score in privacy.items()}
     return {
         name: ByImage(
             leaks_more=privacy[name].leaks_more,
             unit=privacy[name].unit,
             attack=_column(values),
             guess=_column(guess[name]),
+            nulls={
+                null: _column(column)
+                for null, column in (nulls or {}).get(name, {}).items()
+                if null != best[name]
+            },
             misplaced=_column(misplaced.get(name, ())),
             easier=_column((easier or {}).get(name, ())),
         )
         for name, values in attack.items()
     }
+
+
+def guess_name(score: MetricScore) -> str:
+    """Which of a metric's nulls is the best guess without a release; "" where none has a mean."""
+    sign = 1 if score.leaks_more == "higher" else -1
+    guesses = [name for name in score.nulls if name != OTHERS]
+    return max(guesses, key=lambda name: sign * score.nulls[name], default="")
 
 
 def _column(values: Sequence[float]) -> Column:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from harness.asking.registry import Registry
     from harness.asking.request import Resolved
 
-SCHEMA = "encoding-harness/record/5"
+SCHEMA = "encoding-harness/record/6"
+SCHEMAS = tuple(f"encoding-harness/record/{version}" for version in range(1, 7))
+"""Of all versions that were ever written, by their number less one; each of them can be read."""
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
 """What may differ between two runs of one cell; everything else is under the id."""
 REMEDY = " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
@@ -149,6 +151,11 @@ class RunRecord(BaseModel):
     code: dict[str, str | bool] = {}
     created: str = ""
     log: str = ""
+
+    @property
+    def version(self) -> int:
+        """Of its schema; ValueError where there is no such schema."""
+        return SCHEMAS.index(self.schema_) + 1
 
     def canonical(self) -> dict[str, Any]:
         """As JSON values, `schema` under its own name."""

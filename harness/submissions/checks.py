@@ -36,7 +36,7 @@ from harness.submissions.folder import (
     handed_in,
     protocol_of,
 )
-from harness.submissions.sums import within
+from harness.submissions.sums import PAIRED, within
 
 Outcome = Literal["ok", "differs", "cannot", "broken"]
 What = Literal["record", "control", "submission", "board"]
@@ -105,6 +105,8 @@ def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]
     if identity(record.request) not in wanted:
         yield "broken", f"the board '{board.name}' has no such cell for it"
         return
+    if record.version < PAIRED:
+        yield "broken", f"it is of version {record.version}, whose gains nobody can recompute"
     for use in strange(board, record):
         yield "broken", f"its {use} is not what the board froze"
 
@@ -272,6 +274,21 @@ def of_counting(record: RunRecord) -> Iterator[Note]:
         yield "broken", f"it is flagged as {UNRANKED}, and nothing that was asked makes it so"
     if reasons and not flagged:
         yield "broken", f"it is not flagged as {UNRANKED}: {reasons[0]}"
+
+
+def of_members(record: RunRecord) -> Iterator[Note]:
+    """A record names several attacks where its attack is many, and nowhere else."""
+    name = record.attack.name
+    try:
+        many = bool(registry().spec("attacks", name).members)
+    except UsageError:
+        if record.members:
+            yield "cannot", f"whether '{name}', which is not installed here, is many attacks"
+        return
+    if record.members and not many:
+        yield "broken", f"it names many attacks, and '{name}' is one"
+    if many and record.privacy and not record.members:
+        yield "broken", f"'{name}' is many attacks, and it names none of them"
 
 
 def of_knowledge(record: RunRecord) -> Iterator[Note]:

@@ -8,7 +8,9 @@ not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +20,33 @@ from harness.asking.request import parse_one, parse_stack
 from harness.rng import KeyedStream, board_key
 from harness.scoring.flags import below_null, undefined_targets
 from harness.scoring.summary import (
+    OTHERS,
     PROPORTION,
     ByImage,
     Interval,
     MetricScore,
     array,
+    guess_name,
     mean_intervals,
+    proportion_interval,
     share_interval,
     spread_reach,
 )
 from harness.scoring.utility import Accuracy, Utility
-from harness.store.record import RunRecord
+from harness.store.record import SCHEMAS, RunRecord
+
+Column = NDArray[np.float64]
+"""[targets], NaN where undefined."""
 
 ROUNDED = 1e-5
 """Scores by image keep six digits: their sums may be off by this much of the largest of them."""
 EXACT = 1e-9
 """What is computed from numbers of the record itself may be off by this much of them."""
-SPREAD_ALONE = {f"encoding-harness/record/{version}" for version in (1, 2, 3, 4)}
-"""Records whose intervals of several trainings are of their spread alone."""
+IMAGES, PAIRED, WHOLE = 4, 5, 6
+"""Versions of records: from which on scores by image are kept, and what each gain is the mean of,
+and every null. Before `PAIRED`, intervals of several trainings are of their spread alone."""
+DRAWN = (6.875, 29.375)
+"""The interval of eight squares, by the resamples that all records were made with."""
 WOBBLE = 0.1
 """Resampled bounds may be off by this share of their distance, lest a new scipy break a board."""
 
@@ -43,17 +54,17 @@ WOBBLE = 0.1
 @np.errstate(all="ignore")  # somebody may have written numbers that nobody can add
 def faults(record: RunRecord) -> list[str]:
     """What of a record does not agree with the rest of it; nothing if all does."""
+    if record.schema_ not in SCHEMAS:
+        return [f"there are no records of the schema '{record.schema_}'"]
     try:
         found = [*_of_request(record), *_of_status(record)]
     except UsageError as error:
         return [f"what was asked for cannot be read: {error}"]
     for name, score in record.privacy.items():
         found += [f"{name}: {fault}" for fault in _of_score(score)]
-    found += [*_of_images(record), *_of_flags(record)]
+    found += [*_of_members(record), *_of_images(record), *_of_flags(record)]
     if record.utility:
-        checked = _of_utility(
-            record.utility, record.request.repeats, record.schema_ in SPREAD_ALONE
-        )
+        checked = _of_utility(record.utility, record.request.repeats, record.version < PAIRED)
         found += [f"utility: {fault}" for fault in checked]
     return found
 
@@ -103,23 +114,46 @@ def _of_score(score: MetricScore) -> Iterator[str]:
             yield f"its {name} {value:.6g} is outside of its interval"
 
 
+def _of_members(record: RunRecord) -> Iterator[str]:
+    """Each attack of many against itself, and the worst case is no better than any of them."""
+    for who, member in record.members.items():
+        for name, score in member.privacy.items():
+            yield from (f"{who}: {name}: {fault}" for fault in _of_score(score))
+            worst = record.privacy.get(name)
+            if not worst or worst.mean is None or score.mean is None or worst.n != score.n:
+                continue
+            sign = 1 if score.leaks_more == "higher" else -1
+            if sign * (worst.mean - score.mean) < -ROUNDED * abs(score.mean):
+                yield f"{name}: '{who}' alone has {score.mean:.6g}, more than all together"
+
+
 def _of_images(record: RunRecord) -> Iterator[str]:
     """Summaries against the scores by image that they sum up."""
-    if record.schema_.endswith(("/1", "/2", "/3")) or record.members:
+    if record.members:
+        if record.by_image:
+            yield "it names many attacks, and scores by image are of one"
+        return
+    if record.version < IMAGES:
+        if record.by_image:
+            yield f"records of version {record.version} hold no scores by image"
         return
     scored = {name for name, score in record.privacy.items() if score.mean is not None}
     shown = scored & record.by_image.keys()
     if scored != shown:
         yield f"there are no scores by image of {', '.join(sorted(scored - shown))}"
-    bounds = _resampled(record, sorted(shown))
-    for name in sorted(shown):
-        found = _of_metric(record.privacy[name], record.by_image[name], bounds.get(name))
+    kept = {name: _Kept.of(record, name) for name in sorted(shown)}
+    askew = {name: fault for name, each in kept.items() if (fault := each.askew)}
+    yield from (f"{name}: {fault}" for name, fault in askew.items())
+    whole = {name: each for name, each in kept.items() if name not in askew}
+    bounds = _resampled(record, whole)
+    for name, each in whole.items():
+        found = [*_of_nulls(each), *_of_sums(each), *_of_bounds(each, *bounds[name])]
         yield from (f"{name}: {fault}" for fault in found)
     targets = record.splits.get("targets")
-    kept = record.by_image.values()
-    lengths = {len(column) for each in kept for column in (each.attack, each.guess) if column}
+    columns = record.by_image.values()
+    lengths = {len(column) for each in columns for column in (each.attack, each.guess) if column}
     drawn = {
-        len(column) % (targets or 1) for each in kept for column in (each.misplaced, each.easier)
+        len(column) % (targets or 1) for each in columns for column in (each.misplaced, each.easier)
     }
     if lengths - {targets} or drawn - {0}:
         yield f"there are scores of {sorted(lengths)} images, not of its targets"
@@ -136,36 +170,124 @@ def _of_flags(record: RunRecord) -> Iterator[str]:
             yield f"its scores {'ask for' if follows else 'do not bear out'} the flag {name}"
 
 
-def _of_metric(score: MetricScore, kept: ByImage, resampled: Interval | None) -> Iterator[str]:
-    attack, guess = array(kept.attack), array(kept.guess)
-    drawn = len(kept.misplaced)
-    if (
-        len(guess) != len(attack)
-        or drawn % max(1, len(guess))
-        or len(kept.easier) not in (0, drawn)
-    ):
-        yield f"there are {len(attack)} scores and {len(guess)} guesses"
-        return
-    if (kept.leaks_more, kept.unit) != (score.leaks_more, score.unit):
-        yield "its scores by image have another direction or unit"
-    if score.n + score.undefined != len(attack) or np.isfinite(attack).sum() < score.n:
-        yield f"{score.n} of {len(attack)} images cannot be what it sums up"
-        return
-    if np.isfinite(attack).sum() == score.n:  # else some null alone has no value, and is not kept
-        nulls = [guess, (kept.draws + kept.corrections).mean(0)] if drawn else [guess]
-        yield from _sums(score, attack, nulls)
-    if resampled and score.ci and _apart(resampled, score.ci):
-        yield f"its interval is not {_text(resampled)}, which its scores by image give"
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """One metric of a record: its summary, and what that sums up image by image.
+
+    `nulls` are all since version 6, with the gain's pairs since version 5: the best guess, and the
+    attack's answers to others. One of these two is the best null of all.
+    """
+
+    score: MetricScore
+    by_image: ByImage
+    version: int
+
+    @classmethod
+    def of(cls, record: RunRecord, name: str) -> _Kept:
+        return cls(record.privacy[name], record.by_image[name], record.version)
+
+    @property
+    def paired(self) -> bool:
+        return self.version >= PAIRED
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.score.leaks_more == "higher" else -1
+
+    @cached_property
+    def attack(self) -> Column:
+        return array(self.by_image.attack)
+
+    @cached_property
+    def nulls(self) -> dict[str, Column]:
+        kept, guess = self.by_image, array(self.by_image.guess)
+        found = {null: array(column) for null, column in kept.nulls.items()}
+        found[guess_name(self.score)] = guess
+        if kept.misplaced:
+            found[OTHERS] = (kept.draws + kept.corrections).mean(0)
+        elif self.paired:  # an attack that shows nothing is the guess
+            found[OTHERS] = guess
+        return found
+
+    @cached_property
+    def there(self) -> NDArray[np.bool_]:
+        """[targets]: which of them are summed up; before version 5, all that have a score."""
+        columns = [self.attack, *(self.nulls.values() if self.paired else ())]
+        found: NDArray[np.bool_] = np.logical_and.reduce([np.isfinite(each) for each in columns])
+        return found
+
+    @cached_property
+    def gains(self) -> Column | None:
+        """[targets] over the best null, NaN where undefined; None where that null is not kept."""
+        null = self.nulls.get(self.score.null_name or "") if self.paired else None
+        return None if null is None else self.sign * (self.attack - null)
+
+    @cached_property
+    def slack(self) -> float:
+        """What rounding scores by image may move a mean by."""
+        columns = [self.attack, *self.nulls.values()]
+        known = np.abs(np.concatenate([each[self.there] for each in columns]))
+        return ROUNDED * float(np.nanmax(known, initial=1e-3))
+
+    @property
+    def askew(self) -> str:
+        """What is wrong with its columns themselves."""
+        score, kept, n = self.score, self.by_image, len(self.by_image.attack)
+        drawn = len(kept.misplaced)
+        if (
+            {len(kept.guess), *map(len, kept.nulls.values())} != {n}
+            or drawn % max(1, n)
+            or len(kept.easier) not in (0, drawn)
+        ):
+            return f"there are {n} scores and {len(kept.guess)} guesses"
+        if (kept.leaks_more, kept.unit) != (score.leaks_more, score.unit):
+            return "its scores by image have another direction or unit"
+        if score.n + score.undefined != n or np.isfinite(self.attack).sum() < score.n:
+            return f"{score.n} of {n} images cannot be what it sums up"
+        if self.version >= WHOLE and self.there.sum() != score.n:
+            return f"{score.n} of {n} images are summed up, and {self.there.sum()} have all scores"
+        return ""
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether what is kept is all that was summed up; else some null alone has no value."""
+        return int(self.there.sum()) == self.score.n
 
 
-def _sums(
-    score: MetricScore, attack: NDArray[np.float64], nulls: Sequence[NDArray[np.float64]]
-) -> Iterator[str]:
-    there = np.isfinite(attack)
-    values, sign = attack[there], 1 if score.leaks_more == "higher" else -1
-    slack = ROUNDED * float(
-        np.nanmax(np.abs([values, *(each[there] for each in nulls)]), initial=1e-3)
-    )
+def _of_nulls(kept: _Kept) -> Iterator[str]:
+    """The mean of each null that is kept by image, and before version 5 that the best is not."""
+    score = kept.score
+    if kept.version >= WHOLE and kept.nulls.keys() != score.nulls.keys():
+        odd = ", ".join(sorted(kept.nulls.keys() ^ score.nulls.keys()))
+        yield f"not every null has both a mean and scores by image: {odd}"
+    if kept.paired and OTHERS not in score.nulls:
+        yield f"it has no null '{OTHERS}'"
+    guessed = _alike(kept.attack, kept.nulls[guess_name(score)])
+    if kept.paired and not (kept.by_image.misplaced or guessed):
+        yield "it does not say what its answers score where others are true"
+    if not kept.adds_up:
+        return
+    means = {name: float(each[kept.there].mean()) for name, each in kept.nulls.items()}
+    for name, wanted in means.items() if kept.paired else ():
+        stated = score.nulls.get(name)
+        if stated is not None and not abs(stated - wanted) <= kept.slack:
+            yield (
+                f"its null '{name}' {shown(stated)} is not {wanted:.6g}, which its scores by image "
+                "give"
+            )
+    best = max(kept.sign * mean for mean in means.values())
+    if score.null is not None and kept.sign * score.null > best + kept.slack:
+        yield f"its null {score.null:.6g} is better than the best of its nulls by image"
+
+
+def _alike(one: Column, other: Column) -> bool:
+    return bool(np.array_equal(one, other, equal_nan=True))
+
+
+def _of_sums(kept: _Kept) -> Iterator[str]:
+    if not kept.adds_up:
+        return
+    score, values, sign = kept.score, kept.attack[kept.there], kept.sign
     expected = {
         "mean": float(values.mean()),
         "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
@@ -174,25 +296,78 @@ def _sums(
     }
     for name, wanted in expected.items():
         stated = getattr(score, name)
-        if stated is None or not abs(stated - wanted) <= slack:
+        if stated is None or not abs(stated - wanted) <= kept.slack:
             yield f"its {name} {shown(stated)} is not {wanted:.6g}, which its scores by image give"
-    at = score.worst_index
-    if at is None or not 0 <= at < len(attack) or not abs(attack[at] - expected["worst"]) <= slack:
+    at, worst = score.worst_index, expected["worst"]
+    if (
+        at is None
+        or not 0 <= at < len(kept.attack)
+        or not abs(kept.attack[at] - worst) <= kept.slack
+    ):
         yield f"image {at} is not the one that leaks most"
-    best = max(float(np.nanmean(sign * each[there])) for each in nulls)
-    if score.null is not None and sign * score.null > best + slack:
-        yield f"its null {score.null:.6g} is better than the best of its nulls by image"
 
 
-def _resampled(record: RunRecord, names: list[str]) -> dict[str, Interval | None]:
-    """By metric, the bounds of its mean as the judge resamples them; not those of proportions."""
-    smooth = [name for name in names if record.privacy[name].unit != PROPORTION]
-    columns = [array(record.by_image[name].attack) for name in smooth]
-    if not columns or len({len(column) for column in columns}) > 1:
-        return {}
+Bounds = tuple[Interval | None, Interval | None]
+"""Of a mean and of its gain."""
+
+
+def _of_bounds(kept: _Kept, mean: Interval | None, gain: Interval | None) -> Iterator[str]:
+    """Intervals are those that the scores by image give; before version 5, that of the mean is."""
+    score, missing = kept.score, kept.paired and kept.adds_up
+    named = (("interval", mean, score.ci), ("gain's interval", gain, score.gain_ci))
+    for name, wanted, stated in named:
+        if wanted and stated:
+            if _resampled_otherwise(wanted, stated, kept.slack):
+                yield f"its {name} is not {_text(wanted)}, which its scores by image give"
+        elif missing and wanted != stated and (name == "interval" or kept.gains is not None):
+            given = _text(wanted) if wanted else "none"
+            yield f"its {name} should be {given}, which its scores by image give"
+
+
+def _resampled(record: RunRecord, kept: Mapping[str, _Kept]) -> dict[str, Bounds]:
+    """By metric, the bounds of its mean and gain as the judge resamples them."""
+    columns: dict[tuple[str, int], Column] = {}
+    for name, each in kept.items():
+        there = each.there if each.paired else np.full(len(each.attack), True)
+        columns[name, 0] = np.where(there, each.attack, np.nan)
+        if each.gains is not None:
+            columns[name, 1] = np.where(there, each.gains, np.nan)
+    if not columns or len({len(column) for column in columns.values()}) > 1:
+        return dict.fromkeys(kept, (None, None))
     stream = KeyedStream(board_key(record.request.seed)).stream(stage="judge")
-    bounds = mean_intervals(np.stack(columns, axis=1), stream.stream(use="bootstrap"))
-    return dict(zip(smooth, bounds, strict=True))
+    found = mean_intervals(np.stack([*columns.values()], axis=1), stream.stream(use="bootstrap"))
+    bounds = dict(zip(columns, found, strict=True))
+    return {
+        name: (
+            _share(each) if each.score.unit == PROPORTION else bounds[name, 0],
+            bounds.get((name, 1)),
+        )
+        for name, each in kept.items()
+    }
+
+
+def _share(kept: _Kept) -> Interval | None:
+    """The interval of a proportion, which is not resampled."""
+    hits = float(kept.attack[kept.there].sum())
+    return proportion_interval(round(hits), kept.score.n) if 0 <= hits <= kept.score.n else None
+
+
+def _resampled_otherwise(wanted: Interval, stated: Interval, slack: float) -> bool:
+    """Whether an interval is another one, where the same resamples are drawn here as there."""
+    if _same_resamples():
+        return not all(abs(a - b) <= slack for a, b in zip(wanted, stated, strict=True))
+    return _apart(wanted, stated)
+
+
+@cache
+def _same_resamples() -> bool:
+    """Whether numpy and scipy draw here what they drew where records were made.
+
+    Another version of theirs may draw otherwise, and no board must break of that.
+    """
+    column = np.arange(8.0)[:, None] ** 2
+    (found,) = mean_intervals(column, KeyedStream(board_key(0)).stream(use="probe"))
+    return found is not None and _same(found[0], DRAWN[0]) and _same(found[1], DRAWN[1])
 
 
 def _of_utility(utility: Utility, repeats: int, spread_alone: bool) -> Iterator[str]:

@@ -170,7 +170,7 @@ class Verifier:
             seed = f", seed {record.request.seed}" if record.request.seed else ""
             title = f"{record.request.defense} × {record.request.attack}{seed}"
             notes += [("broken", fault) for fault in faults(record)]
-            for check in (*others, self._again):
+            for check in (checks.of_members, *others, self._again):
                 if any(outcome == "broken" for outcome, _ in notes):
                     break
                 notes += check(record)

@@ -17,7 +17,7 @@ from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import ControlReport
 from harness.rng import KeyedStream, board_key
-from harness.scoring.summary import Values, by_image, summarise
+from harness.scoring.summary import OTHERS, Values, by_image, guess_name, summarise
 from harness.scoring.utility import Right, summed_up
 from harness.store.record import RunRecord, Stored, Used
 from harness.submissions.cells import places
@@ -59,9 +59,12 @@ def scores(seed: int) -> dict[str, Values]:
     """Two metrics of eight images, and their nulls."""
     draw = np.random.default_rng(seed)
     nulls = {"mean_image": draw.normal(1, 1, TARGETS), "class_mean": draw.normal(3, 1, TARGETS)}
+    alike = {"m": np.full(TARGETS, 0.1), OTHERS: draw.uniform(-0.1, 0.1, TARGETS)}
+    decibels = draw.normal(9, 2, TARGETS)
+    nulls[OTHERS] = draw.normal(0, 1, TARGETS)
     return {
-        "snr_db": Values(draw.normal(9, 2, TARGETS), nulls, "higher", "dB"),
-        "ssim": Values(draw.uniform(0.5, 0.9, TARGETS), {"m": np.full(TARGETS, 0.1)}, "higher"),
+        "snr_db": Values(decibels, nulls, "higher", "dB"),
+        "ssim": Values(draw.uniform(0.5, 0.9, TARGETS), alike, "higher"),
     }
 
 
@@ -71,13 +74,13 @@ def measured(seed: int) -> dict[str, Any]:
     stream = KeyedStream(board_key(seed)).stream(stage="judge").stream(use="bootstrap")
     privacy = summarise(values, stream)
     attack = {name: each.attack.tolist() for name, each in values.items()}
-    guess = {
-        name: np.max(list(each.nulls.values()), axis=0).tolist() for name, each in values.items()
-    }
+    nulls = {name: {n: c.tolist() for n, c in each.nulls.items()} for name, each in values.items()}
+    misplaced = {name: own.pop(OTHERS) for name, own in nulls.items()}
+    guess = {name: own[guess_name(privacy[name])] for name, own in nulls.items()}
     right = Right(inference="plain", counts={"plain": 30}, chance=0.1, n=40)
     return {
         "privacy": privacy,
-        "by_image": by_image(privacy, attack, guess, {}),
+        "by_image": by_image(privacy, attack, guess, misplaced, nulls=nulls),
         "utility": summed_up([right], [right]),
     }
 

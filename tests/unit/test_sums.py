@@ -13,6 +13,7 @@ from handed_in import TARGETS, make_board, record_of
 
 from harness.asking.request import make_request
 from harness.boards.cells import BoardCell
+from harness.scoring.summary import OTHERS
 from harness.store.record import Records, RunRecord, parse_record
 from harness.submissions.sums import faults
 
@@ -44,6 +45,18 @@ def test_so_do_all_committed_records(path: Path) -> None:
     assert faults(Records(path.parent).load(path)) == []
 
 
+def narrow(score: Values) -> None:
+    """Take a tenth off an interval that still holds its number."""
+    low, high = score["gain_ci"]
+    score["gain_ci"] = [low + 0.1 * (high - low), high]
+
+
+def member(values: Values, **change: float) -> Values:
+    """An attack of many that scores as the record does, but for what changes."""
+    privacy = {"snr_db": {**values["privacy"]["snr_db"], **change}}
+    return {"status": "ok", "attack": values["attack"], "privacy": privacy}
+
+
 EDITS: dict[str, Callable[[Values], object]] = {
     "mean 12.* is not": lambda v: v["privacy"]["snr_db"].update(mean=12.0),
     "gain 0.1 is not": lambda v: v["privacy"]["snr_db"].update(gain=0.1),
@@ -53,9 +66,16 @@ EDITS: dict[str, Callable[[Values], object]] = {
     "std 0 is not": lambda v: v["privacy"]["snr_db"].update(std=0.0),
     "interval is not": lambda v: v["privacy"]["snr_db"].update(ci=[0.0, 90.0]),
     "gain .* outside": lambda v: v["privacy"]["snr_db"].update(gain_ci=[0.0, 0.1]),
+    "gain's interval is not": lambda v: narrow(v["privacy"]["snr_db"]),
+    "gain's interval should be": lambda v: v["privacy"]["ssim"].update(gain_ci=None),
     "not that of 'class_mean'": lambda v: v["privacy"]["snr_db"].update(null=0.0),
     "not the best of its nulls": lambda v: v["privacy"]["snr_db"]["nulls"].update(mean_image=9.0),
     "better than the best": lambda v: v["by_image"]["snr_db"].update(guess=[-9.0] * TARGETS),
+    "null 'mean_image' -9": lambda v: v["privacy"]["snr_db"]["nulls"].update(mean_image=-9.0),
+    "a mean and scores by image: mean_image": lambda v: v["by_image"]["snr_db"].update(nulls={}),
+    "a mean and scores by image: weak": lambda v: v["privacy"]["ssim"]["nulls"].update(weak=-9.0),
+    "no null 'answers_to_others'": lambda v: v["privacy"]["ssim"]["nulls"].pop(OTHERS),
+    "score where others are true": lambda v: v["by_image"]["ssim"].update(misplaced=[]),
     "no scores by image of ssim": lambda v: v["by_image"].pop("ssim"),
     "3 of 8 images cannot": lambda v: v["privacy"]["ssim"].update(n=3),
     "not of its targets": lambda v: v["splits"].update(targets=7),
@@ -72,6 +92,10 @@ EDITS: dict[str, Callable[[Values], object]] = {
     "features were released": lambda v: v.update(
         release_kind="features", request={**v["request"], "release": "encodings"}
     ),
+    "hold no scores by image": lambda v: v.update(schema="encoding-harness/record/3"),
+    "no records of the schema": lambda v: v.update(schema="encoding-harness/record/33"),
+    "it names many attacks": lambda v: v.update(members={"linear": member(v)}),
+    "'strong' alone has 90": lambda v: v.update(members={"strong": member(v, mean=90.0)}),
     "it says failed": lambda v: v.update(status="failed"),
     "has no scores": lambda v: v.update(privacy={}, by_image={}, utility=None),
 }

@@ -96,7 +96,16 @@ def first(values: Values, **change: object) -> None:
 
 BARE = {"privacy": {}, "by_image": {}, "utility": None, "artifacts": {}, "channels_used": []}
 CANNOT_BE = {"status": "not_applicable", "error": "it reads gradients", **BARE}
+MEMBER = {"status": "ok"}
 UNRANKED = {"flags": [{"name": "unranked", "message": "a first look"}]}
+
+
+def linear(board: BoardFolder) -> Path:
+    """A record of the attack `linear`."""
+    return next(
+        p for p in sorted(board.path.glob("records/*")) if '"attack":"linear"' in p.read_text()
+    )
+
 
 ON_A_BOARD: dict[str, Callable[[BoardFolder], object]] = {
     "do not match its id": lambda b: edit(one(b.path), '"device":"cpu"', '"device":"cuda"'),
@@ -129,6 +138,13 @@ ON_A_BOARD: dict[str, Callable[[BoardFolder], object]] = {
     "nothing that was asked makes it so": lambda b: reseal(one(b.path), lambda v: v | UNRANKED),
     "do not bear out the flag below_null": lambda b: reseal(
         one(b.path), lambda v: v | {"flags": [{"name": "below_null", "message": "it says"}]}
+    ),
+    "whose gains nobody can recompute": lambda b: reseal(
+        one(b.path), lambda v: v | {"schema": "encoding-harness/record/3", "by_image": {}}
+    ),
+    "names many attacks, and 'linear' is one": lambda b: reseal(
+        linear(b),
+        lambda v: v | {"members": {"x": MEMBER | {"attack": v["attack"]}}, "by_image": {}},
     ),
     "its attack is given": lambda b: reseal(
         one(b.path), lambda v: v | {"channels_used": ["candidates", "encodings"]}
