@@ -40,16 +40,17 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     """Write README.md, leaderboard.csv, index.html and the picture of boards.
 
     Without a name: of every board below leaderboards/. The index over them follows either way.
-    What is right already is left alone.
+    What is right already is left alone. A board whose records disagree is not built.
     """
     from harness.cli.progress import Bars
-    from harness.drawing.publishing import files_of, write
+    from harness.drawing.publishing import check_agreement, files_of, write
     from harness.results.numbers import counted
 
     views = []
     with Bars(quiet=as_json) as watching:
         for folder in _folders(boards):
             with watching.stage(f"board {folder.path.name}"):
+                check_agreement(folder)
                 views.append((folder.path, _view(folder)))
     written = [path for place, view in views for path in write(place, files_of(view))]
     written += _indexed(views)
@@ -102,8 +103,9 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
     """Check that boards' records are genuine, and their files what the records give.
 
     Every record must have the id of its contents, answer a cell of its board, be made with what
-    the board froze, and sum up its own scores. An open board is held to no frozen list; its rows of
-    older source are counted. Exits 3 and lists what does not hold.
+    the board froze, sum up its own scores, and agree with those of the same release. An open board
+    is held to no frozen list; its rows of older source are counted. Exits 3 and lists what does
+    not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
     from harness.boards.folder import BOARDS

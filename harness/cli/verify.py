@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -38,10 +39,11 @@ def command(
 ) -> int:
     """Verify records, folders of records, boards and submissions.
 
-    Hashes, schema, membership of the board, and sums that have to agree with the scores by image.
-    Of submissions, what the attack returned is judged again, without running the plugin: numbers
-    may move by a thousandth, or 0.01 dB, between machines. With --rerun every cell is run again:
-    the same to the bit, within its intervals, or outside.
+    Hashes, schema, membership of the board, numbers that have to follow from the scores by image,
+    and records of one release that have to agree on it, on what was learned and on guesses: a
+    record that holds is consistent. Answers that are kept are judged again, without running the
+    plugin: numbers may move by a thousandth, or 0.01 dB, between machines. With --rerun every cell
+    is run again: the same to the bit, within its intervals, or outside.
 
     Exits 0 if all holds, 1 if something differs or cannot be checked, 2 for bad input, 3 if
     something is not what its hash says, or contradicts itself.
@@ -56,24 +58,29 @@ def command(
         Bars(quiet=quiet or as_json) as watching,
         Verifier(cache_root(), not no_judge, rerun, board, watching) as verifier,
     ):
-        for path in paths:
-            for verdict in verifier.verify(path):
-                found.append(verdict)
-                if not (as_json or (quiet and verdict.outcome == "ok")):
-                    _print(verdict)
+        of_paths = (verdict for path in paths for verdict in verifier.verify(path))
+        for verdict in chain(of_paths, verifier.together()):
+            found.append(verdict)
+            if not (as_json or (quiet and verdict.outcome == "ok")):
+                _print(verdict)
     if as_json:
         outcome = worst(verdict.outcome for verdict in found)
         verdicts = [verdict.model_dump(mode="json") for verdict in found]
         print_json({"outcome": outcome, "verdicts": verdicts})
     elif not quiet:
-        counts = Counter(verdict.outcome for verdict in found)
-        click.echo(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+        counts = Counter(map(_word, found))
+        click.echo(", ".join(f"{count} {word}" for word, count in counts.items()))
     return exit_code(found)
+
+
+def _word(verdict: Verdict) -> str:
+    """How far a thing was verified and held; else what came of it."""
+    return verdict.depth if verdict.outcome == "ok" and verdict.depth else verdict.outcome
 
 
 def _print(verdict: Verdict) -> None:
     path = verdict.path.rpartition("/")[2]
     name = path[:12] if verdict.what == "record" else path
     notes = "; ".join(verdict.notes)
-    line = f"{verdict.outcome:<8} {verdict.what:<10} {name:<12}  {verdict.title}"
+    line = f"{_word(verdict):<12} {verdict.what:<10} {name:<12}  {verdict.title}"
     click.echo(f"{line}{': ' if verdict.title and notes else ''}{notes}".rstrip())

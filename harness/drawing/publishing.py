@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+from harness.api.errors import IntegrityError
 from harness.boards.folder import BoardFolder
 from harness.drawing import markdown
 from harness.drawing.curves import curves_of
@@ -19,6 +20,8 @@ from harness.results.tables import as_csv
 from harness.results.view import BoardView
 from harness.store.paths import cache_root, disk_errors, write_atomically
 from harness.submissions.checks import Verdict
+from harness.submissions.folder import SubmissionFolder
+from harness.submissions.siblings import disagreements
 from harness.submissions.verification import Verifier
 
 Files = dict[str, bytes]
@@ -108,6 +111,15 @@ def checked(folder: BoardFolder) -> tuple[Report, BoardView]:
 def checked_index(root: Path, views: Sequence[BoardView]) -> Report:
     """The table and the page over all boards."""
     return Report(str(root), 0, 0, tuple(_stale(root, differing(root, index_of(views)))))
+
+
+def check_agreement(folder: BoardFolder) -> None:
+    """IntegrityError where records of a board, or of one submission, disagree: none is shown."""
+    for each in (folder, *map(SubmissionFolder, folder.submissions)):
+        for found in disagreements(each.kept()):
+            raise IntegrityError(
+                f"{each.path}: {found}. Remove the wrong one and run its cell again."
+            )
 
 
 def broken(folder: BoardFolder) -> list[str]:

@@ -13,7 +13,7 @@ from harness.scoring.identification import Identification
 from harness.scoring.summary import PROPORTION, ByImage, Interval, MetricScore
 from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
-from harness.submissions.sums import shown
+from harness.submissions.sums import ABSOLUTE, DECIBELS, FLIPS, RELATIVE, inside, shown
 
 if TYPE_CHECKING:
     from harness.running.rejudge import Rejudged
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from harness.store.record import RunRecord
     from harness.submissions.checks import Note
 
-RELATIVE, ABSOLUTE = 1e-3, 1e-4
-"""Judging again on another machine may move a number by this share of it, or by this much."""
-DECIBELS = 1e-2
-"""Likewise of numbers in decibels."""
-FLIPS = 0.01
-"""On this share of images a metric of yes and no may answer otherwise, where two are as near."""
 SUMS = ("mean", "std", "median", "worst", "null", "gain")
 SHARED = ("assets", FEATURES)
 """What a fresh cache shares with the one that is there: data, and a public network's features."""
@@ -180,7 +174,7 @@ def _strays(
     unit: str | None = None,
 ) -> Iterator[str]:
     """That a value is outside of its bounds; where a `unit` is given, by more than rounding."""
-    if value is not None and bounds is not None and bounds[0] <= value <= bounds[1]:
+    if value is not None and inside(value, bounds):
         return
     if unit is None or not _near(stated, value, unit):
         text = f"[{bounds[0]:.4g}, {bounds[1]:.4g}]" if bounds else shown(stated)

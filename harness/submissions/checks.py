@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel
 
@@ -36,10 +36,14 @@ from harness.submissions.folder import (
     handed_in,
     protocol_of,
 )
+from harness.submissions.siblings import between, disagreements
 from harness.submissions.sums import PAIRED, within
 
 Outcome = Literal["ok", "differs", "cannot", "broken"]
-What = Literal["record", "control", "submission", "board"]
+What = Literal["record", "records", "control", "submission", "board"]
+Depth = Literal["", "consistent", "judged again", "run again"]
+"""How far a record was verified and held: by arithmetic alone, by its stored answers, by a run."""
+DEPTHS = get_args(Depth)
 Note = tuple[Outcome, str]
 """One thing that was checked, and what came of it."""
 
@@ -53,17 +57,19 @@ EXIT: dict[Outcome, int] = {
 
 
 class Verdict(BaseModel, frozen=True, extra="forbid"):
-    """Of one thing: a record, a control's report, a submission, a board.
+    """Of one thing: a record, records together, a control's report, a submission, a board.
 
     `ok`: all that was checked holds. `differs`: judging or running again gave something else.
     `cannot`: something could not be checked, for the reason in `notes`. `broken`: it is not what
-    its hash says, contradicts itself, or does not belong where it is.
+    its hash says, contradicts itself or its siblings, or does not belong where it is. `depth` is of
+    records.
     """
 
     what: What
     path: str
     title: str = ""
     outcome: Outcome
+    depth: Depth = ""
     notes: tuple[str, ...] = ()
 
 
@@ -73,14 +79,18 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
     return next(outcome for outcome in EXIT if outcome in there or outcome == "ok")
 
 
-def verdict(what: What, path: Path, title: str, notes: Iterable[Note]) -> Verdict:
-    """What several notes on one thing come to."""
+def verdict(
+    what: What, path: Path, title: str, notes: Iterable[Note], depth: Depth = ""
+) -> Verdict:
+    """What several notes on one thing come to; what is broken holds to no depth."""
     checked = list(notes)
+    outcome = worst(outcome for outcome, _ in checked)
     return Verdict(
         what=what,
         path=str(path),
         title=title,
-        outcome=worst(outcome for outcome, _ in checked),
+        outcome=outcome,
+        depth="" if outcome == "broken" else depth,
         notes=tuple(dict.fromkeys(text for _, text in checked)),
     )
 
@@ -235,6 +245,39 @@ def of_board(
     yield "ok", f"{len(wanted & {*here})} of {len(wanted)} cells have a record"
     if board.open:
         yield "ok", "it is open: its records are held to no frozen list"
+
+
+def of_siblings(records: Iterable[RunRecord]) -> Iterator[Note]:
+    """Records of one release, of one training or of the same images say the same of these."""
+    yield from (("broken", str(found)) for found in disagreements(records))
+
+
+def of_sibling(record: RunRecord, siblings: Iterable[RunRecord]) -> Iterator[Note]:
+    """Likewise of one record among those that it lies with."""
+    found = between((each for each in siblings if each.id != record.id), [record], here=True)
+    yield from (("broken", str(each)) for each in found)
+
+
+def of_elsewhere(
+    records: Iterable[RunRecord], own: Iterable[RunRecord], board: Board
+) -> Iterator[Note]:
+    """Likewise of records that were handed in, and those of their board.
+
+    Another machine may release other bits, so that the one who merges has to confirm them.
+    """
+    for found in between(own, records, here=False):
+        if found.other.id not in board.confirmed:
+            yield (
+                "cannot",
+                f"{found}; running it again (--rerun) tells who is right, and the board's "
+                "`confirmed` does not list it",
+            )
+
+
+def of_version(record: RunRecord) -> Iterator[Note]:
+    """Before version 5 records keep too little to recompute every number."""
+    if record.version < PAIRED and record.privacy:
+        yield "ok", f"records of version {record.version} do not keep what their gains are of"
 
 
 UNRANKED = "unranked"

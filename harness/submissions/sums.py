@@ -42,6 +42,12 @@ ROUNDED = 1e-5
 """Scores by image keep six digits: their sums may be off by this much of the largest of them."""
 EXACT = 1e-9
 """What is computed from numbers of the record itself may be off by this much of them."""
+RELATIVE, ABSOLUTE = 1e-3, 1e-4
+"""Judging on another machine may move a number by this share of it, or by this much."""
+DECIBELS = 1e-2
+"""Likewise of numbers in decibels."""
+FLIPS = 0.01
+"""On this share of images a metric of yes and no may answer otherwise, where two are as near."""
 IMAGES, PAIRED, WHOLE = 4, 5, 6
 """Versions of records: from which on scores by image are kept, and what each gain is the mean of,
 and every null. Before `PAIRED`, intervals of several trainings are of their spread alone."""
@@ -423,6 +429,11 @@ def _of_accuracy(
 
 def _same(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=EXACT, abs_tol=EXACT)
+
+
+def inside(value: float, bounds: Interval | None) -> bool:
+    """Whether a value is in an interval; in none where there is none."""
+    return bounds is not None and bounds[0] <= value <= bounds[1]
 
 
 def within(value: float, bounds: Interval) -> bool:

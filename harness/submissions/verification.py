@@ -25,7 +25,16 @@ from harness.store.paths import disk_errors, holding, listed
 from harness.store.record import Records, RunRecord
 from harness.submissions import checks
 from harness.submissions.again import fresh_cache, judged_again, run_again
-from harness.submissions.checks import Note, Verdict, Wanted, verdict, wanted_of
+from harness.submissions.checks import (
+    DEPTHS,
+    Depth,
+    Note,
+    Verdict,
+    Wanted,
+    verdict,
+    wanted_of,
+    worst,
+)
 from harness.submissions.folder import FILE as SUBMISSION_FILE
 from harness.submissions.folder import Submission, SubmissionFolder, board_of
 from harness.submissions.sums import faults
@@ -47,6 +56,7 @@ class Verifier:
     board: str | None = None
     observer: Observer = field(default_factory=Observer)
     _open: ExitStack = field(default_factory=ExitStack)
+    _loose: list[RunRecord] = field(default_factory=list)
 
     def __enter__(self) -> Verifier:
         return self
@@ -86,6 +96,12 @@ class Verifier:
                 "a folder of records, a board or a submission."
             )
 
+    def together(self) -> Iterator[Verdict]:
+        """Whether the records of all paths so far that lie in no board agree with each other."""
+        if len(self._loose) > 1:
+            title = f"{len(self._loose)} records together"
+            yield verdict("records", Path(), title, checks.of_siblings(self._loose))
+
     def _file(self, path: Path) -> Verdict:
         """One record or report, with what lies around it."""
         if _is_report(path):
@@ -94,11 +110,27 @@ class Verifier:
         if home := _home(path, "records", SUBMISSION_FILE):
             folder = SubmissionFolder(home)
             own = self._board_of(folder)
-            return self._submitted(folder, own, path, wanted_of(folder.description, own))
+            among = partial(self._among, folder, own)
+            return self._submitted(folder, own, path, wanted_of(folder.description, own), among)
         if home := _home(path, "records", BOARD_FILE):
             board = BoardFolder(home)
-            return self._of_board(board, path, _identities(board))
-        return self._record(path)
+            return self._of_board(
+                board, path, _identities(board), partial(self._among, board, None)
+            )
+        return self._record(path, None, checks.of_version, self._remembered)
+
+    def _remembered(self, record: RunRecord) -> Iterable[Note]:
+        self._loose.append(record)
+        return []
+
+    def _among(
+        self, folder: BoardFolder, board: BoardFolder | None, record: RunRecord
+    ) -> Iterator[Note]:
+        """A record among those of its folder; of a submission, also among those of its board."""
+        yield from checks.of_sibling(record, _loaded(folder, _records_of(folder)))
+        if board and not self.rerun:
+            kept = _loaded(board, _records_of(board))
+            yield from checks.of_elsewhere([record], kept, board.board)
 
     def _board(self, folder: BoardFolder) -> Iterator[Verdict]:
         wanted = _identities(folder)
@@ -110,11 +142,16 @@ class Verifier:
             yield from self._nested(each, folder)
         own = {path.name for path in paths}  # a record handed in once more is the same one
         submitted = [
-            cell
+            identity(record.request)
             for each in strangers
-            for cell in _requested(each, (p for p in _records_of(each) if p.name not in own))
+            for record in _loaded(each, (p for p in _records_of(each) if p.name not in own))
         ]
-        notes = checks.of_board(_requested(folder, paths), submitted, wanted, folder.board)
+        kept = _loaded(folder, paths)
+        here = [identity(record.request) for record in kept]
+        notes = [
+            *checks.of_siblings(kept),
+            *checks.of_board(here, submitted, wanted, folder.board),
+        ]
         yield verdict("board", folder.path, folder.board.title, notes)
 
     def _nested(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
@@ -124,9 +161,11 @@ class Verifier:
         except HarnessError as error:
             yield verdict("submission", folder.path, "", [("broken", str(error))])
 
-    def _of_board(self, folder: BoardFolder, path: Path, wanted: set[str]) -> Verdict:
+    def _of_board(
+        self, folder: BoardFolder, path: Path, wanted: set[str], *others: Check
+    ) -> Verdict:
         belongs = partial(checks.of_cell, wanted=wanted, board=folder.board)
-        return self._record(path, folder, belongs, partial(self._request, folder.board))
+        return self._record(path, folder, belongs, partial(self._request, folder.board), *others)
 
     def _board_of(self, folder: SubmissionFolder) -> BoardFolder:
         return board_of(folder.path, folder.description.board, self.board)
@@ -139,15 +178,26 @@ class Verifier:
         paths = _records_of(folder)
         yield from (self._submitted(folder, board, path, wanted) for path in paths)
         yield from (_control(path, submission) for path in listed(folder.controls, ".json"))
+        kept = _loaded(folder, paths)
+        there = {identity(record.request) for record in kept}
         notes = [
             *checks.of_description(folder, submission, board),
             *checks.of_files(folder, submission, paths),
-            *checks.of_cells(submission, set(_requested(folder, paths)), wanted),
+            *checks.of_cells(submission, there, wanted),
+            *checks.of_siblings(kept),
         ]
+        if not self.rerun:
+            own = _loaded(board, _records_of(board))
+            notes += checks.of_elsewhere(kept, own, board.board)
         yield verdict("submission", folder.path, f"{submission.kind} {submission.what}", notes)
 
     def _submitted(
-        self, folder: SubmissionFolder, board: BoardFolder, path: Path, wanted: Wanted
+        self,
+        folder: SubmissionFolder,
+        board: BoardFolder,
+        path: Path,
+        wanted: Wanted,
+        *others: Check,
     ) -> Verdict:
         """A record of a submission, with the tensors that belong to it."""
         submission = folder.description
@@ -159,24 +209,37 @@ class Verifier:
             partial(checks.of_plugins, submission=submission),
             partial(self._request, board.board),
             partial(checks.of_tensors, folder),
-            partial(self._judged, folder),
+            *others,
+            judge=partial(self._judged, folder),
         )
 
-    def _record(self, path: Path, folder: BoardFolder | None = None, *others: Check) -> Verdict:
+    def _record(
+        self,
+        path: Path,
+        folder: BoardFolder | None = None,
+        *others: Check,
+        judge: Check | None = None,
+    ) -> Verdict:
         """A record: its id, its sums, then each check as long as nothing is broken."""
         title, notes = "", list[Note]()
+        depth: Depth = "consistent"
+        steps: list[tuple[Depth, Check]] = [("consistent", c) for c in (checks.of_members, *others)]
+        steps += [("judged again", judge)] if judge else []
         try:
             record = (folder or Records(path.parent)).load(path)
             seed = f", seed {record.request.seed}" if record.request.seed else ""
             title = f"{record.request.defense} × {record.request.attack}{seed}"
             notes += [("broken", fault) for fault in faults(record)]
-            for check in (checks.of_members, *others, self._again):
+            for reached, check in (*steps, ("run again", self._again)):
                 if any(outcome == "broken" for outcome, _ in notes):
                     break
-                notes += check(record)
+                found = [*check(record)]
+                notes += found
+                if found and worst(outcome for outcome, _ in found) == "ok":
+                    depth = max(depth, reached, key=DEPTHS.index)
         except IntegrityError as error:
             notes.append(_unlike_its_hash(path, error))
-        return verdict("record", path, title, notes)
+        return verdict("record", path, title, notes, depth)
 
     def _request(self, board: Board, record: RunRecord) -> Iterator[Note]:
         """What follows from what was asked; running it again says more of what cannot be."""
@@ -223,12 +286,12 @@ def _records_of(folder: BoardFolder) -> list[Path]:
     return listed(folder.path / "records", ".json")
 
 
-def _requested(folder: BoardFolder, paths: Iterable[Path]) -> list[str]:
-    """The cells that records are of; what is wrong with a record is said of it elsewhere."""
+def _loaded(folder: BoardFolder, paths: Iterable[Path]) -> list[RunRecord]:
+    """Those that can be read; what is wrong with a record is said of it elsewhere."""
     found = []
     for path in paths:
         with suppress(IntegrityError):
-            found.append(identity(folder.load(path).request))
+            found.append(folder.load(path))
     return found
 
 

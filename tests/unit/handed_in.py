@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,10 @@ CELLS = 6
 TARGETS = 8
 
 
-def used(name: str) -> Used:
+def used(name: str, options: Mapping[str, str] | None = None) -> Used:
     """A plugin as it ran."""
-    return Used(name=name, version="1", distribution="d", source_sha256="0" * 64, config={})
+    config = dict(options or {})
+    return Used(name=name, version="1", distribution="d", source_sha256="0" * 64, config=config)
 
 
 def scores(seed: int) -> dict[str, Values]:
@@ -93,7 +95,7 @@ def record_of(cell: BoardCell, returned: bytes = b"", released: bytes = b"") -> 
     return RunRecord(
         status="ok",
         request=request,
-        defense=tuple(used(each.name) for each in parse_stack(request.defense)),
+        defense=tuple(used(e.name, e.options) for e in parse_stack(request.defense)),
         attack=used(parse_one(request.attack).name),
         dataset=used(request.dataset),
         victim=used(request.victim),
