@@ -23,7 +23,10 @@ SHIPPED = Path(__file__).parents[1] / "leaderboards"
 
 
 class BoardFolder:
-    """`board.toml`, `records/`, `controls/`, `galleries/`, `submissions/` below one folder."""
+    """Below one folder: `board.toml`, `records/` and what belongs to them.
+
+    That is `answers/` and `galleries/` by a record's id, `controls/`, and `submissions/`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,6 +41,15 @@ class BoardFolder:
     def controls(self) -> Path:
         """Reports on the positive controls of the board's attacks."""
         return self.path / "controls"
+
+    @property
+    def answer_paths(self) -> list[Path]:
+        """What the strongest attacks brought back, of few targets: a file for each record."""
+        return listed(self.path / "answers", ".safetensors")
+
+    def answer_path(self, identity_: str) -> Path:
+        """Where a record's answer lies, if it is kept."""
+        return self.path / "answers" / f"{identity_}.safetensors"
 
     @property
     def submissions(self) -> list[Path]:
@@ -70,10 +82,11 @@ class BoardFolder:
             self.drop(instead)
 
     def drop(self, identity_: str) -> None:
-        """Remove a record and its picture, if they are there."""
+        """Remove a record, its picture and its answer, if they are there."""
         with disk_errors(self.path):
             self.records.path(identity_).unlink(missing_ok=True)
             self.records.gallery(identity_).unlink(missing_ok=True)
+            self.answer_path(identity_).unlink(missing_ok=True)
 
     def keep_control(self, report: ControlReport) -> None:
         """Keep a report on an attack's positive controls, in place of one on the same options."""

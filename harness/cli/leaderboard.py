@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from harness.boards.folder import BoardFolder
     from harness.drawing.publishing import Report
+    from harness.results.answers import Keeping
     from harness.results.tables import Format
     from harness.results.view import BoardView
 
@@ -40,31 +41,55 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     """Write README.md, leaderboard.csv, index.html and the picture of boards.
 
     Without a name: of every board below leaderboards/. The index over them follows either way.
-    What is right already is left alone. A board whose records disagree is not built.
+    What is right already is left alone. A board whose records disagree is not built. Of every
+    row's strongest attack, what it brought back of up to 32 targets is kept below answers/, where
+    this machine's cache has it: at most 6 MB a board, in eight bits a value.
     """
     from harness.cli.progress import Bars
     from harness.drawing.publishing import check_agreement, files_of, write
+    from harness.results.answers import keep_answers
     from harness.results.numbers import counted
+    from harness.store import cache_root
 
-    views = []
+    folders, views = _folders(boards), []
     with Bars(quiet=as_json) as watching:
-        for folder in _folders(boards):
+        for folder in folders:
             with watching.stage(f"board {folder.path.name}"):
                 check_agreement(folder)
                 views.append((folder.path, _view(folder)))
+    kept = [
+        keep_answers(folder, view, cache_root())
+        for folder, (_, view) in zip(folders, views, strict=True)
+    ]
     written = [path for place, view in views for path in write(place, files_of(view))]
+    written += [path for each in kept for path in each.changed if path.exists()]
     written += _indexed(views)
     if as_json:
         print_json({"written": [str(path) for path in written]})
         return
     for path in written:
         click.echo(f"wrote {path}")
-    for _, view in views:
+    for (_, view), each in zip(views, kept, strict=True):
         ranked = sum(bool(row.rank) for row in view.rows)
         click.echo(
             f"{view.name}: {counted(view.records, 'record')}, {counted(len(view.rows), 'row')}, "
-            f"{ranked} ranked, {counted(view.missing, 'cell')} missing"
+            f"{ranked} ranked, {counted(view.missing, 'cell')} missing{_answered(each)}"
         )
+
+
+def _answered(keeping: Keeping) -> str:
+    """Of how many rows the strongest attack's answer is kept, and of how many targets."""
+    from harness.results.numbers import counted
+
+    if not keeping.rows:
+        return ""
+    fewest = f" of at least {counted(keeping.targets, 'target')}" if keeping.kept else ""
+    lacking = (
+        f", {counted(keeping.lacking, 'row')} without (their cache is elsewhere)"
+        if keeping.lacking
+        else ""
+    )
+    return f"; answers{fewest} kept for {counted(keeping.kept, 'row')}{lacking}"
 
 
 def _indexed(built: Sequence[tuple[Path, BoardView]]) -> list[Path]:

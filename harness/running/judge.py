@@ -379,8 +379,8 @@ def scores_by_image(run: Run, plan: AttackPlan) -> dict[str, ByImage]:
     columns = (judged.scores, judged.guesses, *flat)
     told = _told(run, judged)
     nulls = (null_scores(run, told) if told.guesses else run.nulls).per_image
-    guessed = {name: _lists(nulls[name]) for name in judged.scores}
-    scores, guesses, misplaced, easier = map(_lists, columns)
+    guessed = {name: lists(nulls[name]) for name in judged.scores}
+    scores, guesses, misplaced, easier = map(lists, columns)
     return by_image(dict(judged.privacy), scores, guesses, misplaced, easier, guessed)
 
 
@@ -399,5 +399,6 @@ def _said(privacy: Mapping[str, MetricScore], found: Tensor, told: Mapping[str, 
     return " ".join([verdict(privacy, told), *(f"{note}." for note in notes)])
 
 
-def _lists(columns: Scores) -> dict[str, list[float]]:
+def lists(columns: Scores) -> dict[str, list[float]]:
+    """Scores as plain numbers."""
     return {name: values.tolist() for name, values in columns.items()}

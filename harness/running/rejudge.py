@@ -5,10 +5,15 @@ The truth is loaded as it was, the metrics are those that are installed.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from harness.api.errors import UsageError
 from harness.api.knowledge import Channel, ReleaseKind
@@ -19,15 +24,22 @@ from harness.asking.plan import AttackPlan, Cell, plan_as_ran
 from harness.asking.registry import Registry, registry
 from harness.asking.request import Resolved, make_request, parse_stack, resolve
 from harness.running.attack import AttackStage
-from harness.running.judge import JudgeStage, scores_by_image
+from harness.running.judge import JudgeStage, judge_of, lists, scores_by_image
 from harness.running.release import ReleaseStage
 from harness.running.run import Observer, Run, equip
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import ByImage, MetricScore
+from harness.store.answers import Answer
 from harness.store.artifacts import Artifact, Store
 from harness.store.files import read_tensors, sha256_of_file
 from harness.store.record import RunRecord, Used
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from harness.scoring.judgement import NullScores
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,67 @@ def rejudge(
         judged = run(JudgeStage(cell, plan))
         by_image = scores_by_image(run, plan)
     return Rejudged(judged.privacy, by_image, judged.findings, judged.identification)
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """What an answer that a board keeps scores, by metric and target.
+
+    `rounding` is what the image itself scores where each value is off by as much as rounding may
+    have moved it, `misplaced` [draws · k] what the answer scores where others are true. Of guesses
+    without help from matching, and of all targets, are `nulls`, and how much `easier` to guess
+    these are than the others [draws · targets].
+    """
+
+    scores: Mapping[str, list[float]]
+    rounding: Mapping[str, list[float]]
+    misplaced: Mapping[str, list[float]]
+    easier: Mapping[str, list[float]]
+    nulls: Mapping[str, Mapping[str, list[float]]]
+
+
+def rescore(record: RunRecord, answer: Answer, store: Store, observer: Observer) -> Rescored:
+    """Score what a board keeps of a record's answer, and guesses, against the truth.
+
+    Neither attack nor defense has to be installed. Nothing is believed that was judged before
+    `store` was opened. UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
+    """
+    known, content = registry(), hashlib.sha256(answer.to_bytes()).hexdigest()
+    cell = equip(_cell(record, True, known, content), store.root)
+    with Run(cell, store, known, observer=observer, force="judge") as run:
+        judge, nulls = judge_of(run, "kept", content), run.nulls
+        truth = run.truth.splits.private[: judge.targets].unit().images
+        if len(truth) < len(answer) or truth.shape[1:] != answer.images.shape[1:]:
+            raise UsageError(
+                f"{len(answer)} answers of shape {answer.images.shape[1:]} are kept, and what they "
+                f"should be of is {len(truth)} of {tuple(truth.shape[1:])}"
+            )
+        kept = partial(_whole, truth=truth, nulls=nulls)
+        images, folded = kept(answer.values), answer.values_abs
+        absolute = None if folded is None else kept(folded)
+        off = torch.from_numpy(answer.half_step)
+        near = truth[: len(answer)]
+        shifted = near + off.where(near < near.mean((1, 2, 3), keepdim=True), -off)
+        count, shifting = len(answer), judge_of(run, "shifted", content)
+        return Rescored(
+            scores=_first(judge.score_images(images, absolute), count),
+            rounding=_first(shifting.score_images(kept(shifted.numpy())), count),
+            misplaced=_first(judge.score_elsewhere(images, absolute), count),
+            easier=_first(nulls.easier, judge.targets),
+            nulls={name: lists(each) for name, each in nulls.per_image.items()},
+        )
+
+
+def _whole(images: NDArray[np.float32], truth: Tensor, nulls: NullScores) -> Tensor:
+    """Of all targets, the mean public image for the rest: metrics may compare with all of them."""
+    whole = nulls.mean.expand_as(truth).clone()
+    whole[: len(images)] = torch.from_numpy(images)
+    return whole
+
+
+def _first(columns: Mapping[str, Tensor], count: int) -> dict[str, list[float]]:
+    """The scores of the first targets, [targets] or [draws, targets], flat."""
+    return lists({name: each[..., :count].flatten() for name, each in columns.items()})
 
 
 def _cell(record: RunRecord, kept: bool, known: Registry, content: str) -> Cell:

@@ -304,6 +304,15 @@ class Judge:
             for name, each in fit.items()
         }
 
+    def score_elsewhere(
+        self, images: Tensor, images_abs: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """By metric, [draws, targets] of the same images where others of the class are true."""
+        import torch
+
+        drawn = [each.score_images(images, images_abs) for each in self._elsewhere(self.targets)]
+        return {name: torch.stack([each[name] for each in drawn]) for name in drawn[0]}
+
     def _elsewhere(self, count: int) -> list[Judge]:
         """The judge if others of their classes stood in the first `count` private images' places.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,17 +11,23 @@ from typing import TYPE_CHECKING
 from harness.api.errors import UsageError
 from harness.running.run import Observer, Run, check_machine, fingerprint
 from harness.scoring.identification import Identification
-from harness.scoring.summary import PROPORTION, ByImage, Interval, MetricScore
+from harness.scoring.matching import CODEBOOK
+from harness.scoring.summary import PROPORTION, ByImage, Interval, MetricScore, guess_name
 from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
 from harness.submissions.sums import ABSOLUTE, DECIBELS, FLIPS, RELATIVE, inside, shown
 
 if TYPE_CHECKING:
-    from harness.running.rejudge import Rejudged
+    from harness.running.rejudge import Rejudged, Rescored
+    from harness.store.answers import Answer
     from harness.store.artifacts import Store
     from harness.store.record import RunRecord
     from harness.submissions.checks import Note
 
+ROUNDING = 0.01
+"""What rounding to eight bits may move a score by that is not in decibels."""
+FLIPPED = 0.03
+"""On this share of rounded answers a metric of yes and no may answer otherwise."""
 SUMS = ("mean", "std", "median", "worst", "null", "gain")
 SHARED = ("assets", FEATURES)
 """What a fresh cache shares with the one that is there: data, and a public network's features."""
@@ -41,6 +48,95 @@ def judged_again(
     notes: list[Note] = [("differs", f"judged again, {text}") for text in differing]
     notes += [("cannot", f"judging again by {text}") for text in missing]
     return notes or [("ok", "judged again: the same")]
+
+
+def answers_judged_again(
+    record: RunRecord, path: Path, store: Store, observer: Observer
+) -> list[Note]:
+    """What a board keeps of a record's answer, and guesses, judged by what is installed here.
+
+    IntegrityError where there is no such answer; UsageError, AssetUnavailable or CellFailed where
+    the judge cannot do it.
+    """
+    check_machine("cpu")
+    from harness.running.rejudge import rescore
+    from harness.store.answers import read_answer
+
+    answer = read_answer(path)
+    found = rescore(record, answer, store, observer)
+    scored = [name for name in record.by_image if record.privacy[name].mean is not None]
+    missing = [name for name in scored if name not in found.scores]
+    notes: list[Note] = [
+        ("differs", f"judged again, {name}: {text}")
+        for name in scored
+        if name in found.scores
+        for text in _answered_otherwise(record, name, answer, found)
+    ]
+    notes += [("cannot", f"judging again by {name}: it cannot be scored here") for name in missing]
+    of = f"{len(answer)} of {record.splits.get('targets')} answers"
+    return notes or [("ok", f"judged again: {of} and all guesses score the same")]
+
+
+def _answered_otherwise(
+    record: RunRecord, name: str, answer: Answer, found: Rescored
+) -> Iterator[str]:
+    """What a kept answer scores otherwise than the record says, beyond what rounding can do."""
+    kept, unit = record.by_image[name], record.by_image[name].unit
+    pairs = zip(kept.attack, kept.guess, answer.found, strict=False)
+    now = zip(found.scores[name], found.rounding[name], strict=True)
+    wrong = [
+        f"{shown(score)}, not {shown(stated)}"
+        for (stated, guess, there), (score, rounding) in zip(pairs, now, strict=True)
+        if (stated != guess if not there else not _rounds_to(stated, score, rounding, unit))
+    ]
+    if len(wrong) > _flipped(len(answer), unit):
+        yield f"{len(wrong)} of {len(answer)} answers score otherwise, the first {wrong[0]}"
+    if CODEBOOK in record.privacy[name].nulls:
+        return  # what the truth was consulted for cannot be told of a part
+    others = found.misplaced[name]
+    draws = kept.draws[:, : len(answer)].flatten().tolist()
+    if moved := _moved_by_rounding(draws, others, unit) if kept.misplaced else 0:
+        yield f"{moved} of {len(others)} answers score otherwise where others are true"
+    if kept.easier and (moved := _moved(kept.easier, _known(found.easier[name]), unit)):
+        yield f"{moved} of {len(kept.easier)} others are easier to guess than it says"
+    guesses = {**kept.nulls, guess_name(record.privacy[name]): kept.guess}
+    for null, column in guesses.items():
+        if moved := _moved(column, _known(found.nulls[name].get(null, ())), unit):
+            yield f"the guess '{null}' scores otherwise on {moved} of {len(column)} images"
+
+
+def _known(column: Sequence[float]) -> list[float | None]:
+    """As records keep a column."""
+    return [None if math.isnan(value) else value for value in column]
+
+
+def _moved_by_rounding(stated: Sequence[float], found: Sequence[float], unit: str) -> int:
+    """How many scores of answers that are far from the truth are others."""
+    slack = 10 * DECIBELS if unit == "dB" else ROUNDING
+    count = max(len(stated), len(found))
+    if len(stated) == len(found):
+        pairs = zip(stated, found, strict=True)
+        count = sum(not math.isclose(a, b, rel_tol=slack, abs_tol=slack) for a, b in pairs)
+    return count if count > _flipped(len(found), unit) else 0
+
+
+def _flipped(count: int, unit: str) -> float:
+    """Of how many answers rounding may turn a metric of yes and no."""
+    return max(1.0, FLIPPED * count) if unit == PROPORTION else 0.0
+
+
+def _rounds_to(stated: float | None, score: float, rounding: float, unit: str) -> bool:
+    """Whether an answer with the `stated` score can have this one when it is rounded.
+
+    Of decibels: the error's length changes by no more than what was rounded off has. `rounding` is
+    the score of an image that is off by that everywhere.
+    """
+    if stated is None or math.isnan(score):
+        return stated is None and math.isnan(score)
+    if unit != "dB":
+        return abs(stated - score) <= ROUNDING * max(1.0, abs(stated))
+    was, now, most = (10 ** (-each / 20) for each in (stated, score, rounding))
+    return abs(was - now) <= most or abs(stated - score) <= DECIBELS
 
 
 def judged_otherwise(record: RunRecord, found: Rejudged | RunRecord) -> Iterator[str]:
@@ -90,11 +186,19 @@ def _sums(one: MetricScore, other: MetricScore) -> Iterator[str]:
 def _columns(one: ByImage, other: ByImage) -> Iterator[str]:
     for field in ("attack", "guess", "misplaced", "easier"):
         stated, found = getattr(one, field), getattr(other, field)
-        count = max(len(stated), len(found))
-        if len(stated) == len(found):
-            count = sum(not _near(a, b, one.unit) for a, b in zip(stated, found, strict=True))
-        if count > FLIPS * len(found) * (one.unit == PROPORTION):
-            yield f"{count} of {len(found)} scores by image ({field}) are others"
+        if moved := _moved(stated, found, one.unit):
+            yield f"{moved} of {len(found)} scores by image ({field}) are others"
+    for null in sorted(one.nulls.keys() & other.nulls.keys()):
+        if moved := _moved(one.nulls[null], other.nulls[null], one.unit):
+            yield f"{moved} of {len(other.nulls[null])} scores by image of '{null}' are others"
+
+
+def _moved(stated: Sequence[float | None], found: Sequence[float | None], unit: str) -> int:
+    """How many scores are others; 0 where so few are that two were as near."""
+    count = max(len(stated), len(found))
+    if len(stated) == len(found):
+        count = sum(not _near(a, b, unit) for a, b in zip(stated, found, strict=True))
+    return count if count > FLIPS * len(found) * (unit == PROPORTION) else 0
 
 
 def _near(stated: float | None, found: float | None, unit: str) -> bool:

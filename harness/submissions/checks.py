@@ -24,6 +24,7 @@ from harness.boards.freezing import strange
 from harness.boards.protocol import Board
 from harness.control import ControlReport, ControlResult, direction, load_report, reaches
 from harness.scoring.flags import uncounted
+from harness.store.answers import BOARD
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
 from harness.store.record import RunRecord
@@ -278,6 +279,21 @@ def of_version(record: RunRecord) -> Iterator[Note]:
     """Before version 5 records keep too little to recompute every number."""
     if record.version < PAIRED and record.privacy:
         yield "ok", f"records of version {record.version} do not keep what their gains are of"
+
+
+def of_answers(folder: BoardFolder, there: Iterable[RunRecord]) -> Iterator[Note]:
+    """Answers that are kept belong to records and take no more room than a board has for them."""
+    known, size = {record.id for record in there}, 0
+    paths = folder.answer_paths
+    for path in paths:
+        with disk_errors(path):
+            size += path.stat().st_size
+        if path.stem not in known:
+            yield "broken", f"the answer {path.stem[:12]} belongs to no record"
+    if size > BOARD:
+        yield "broken", f"its answers take {size:,} bytes, and a board keeps {BOARD:,} at most"
+    if paths:
+        yield "ok", f"{len(paths)} answers are kept"
 
 
 UNRANKED = "unranked"

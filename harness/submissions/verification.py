@@ -24,7 +24,7 @@ from harness.store.artifacts import Store
 from harness.store.paths import disk_errors, holding, listed
 from harness.store.record import Records, RunRecord
 from harness.submissions import checks
-from harness.submissions.again import fresh_cache, judged_again, run_again
+from harness.submissions.again import answers_judged_again, fresh_cache, judged_again, run_again
 from harness.submissions.checks import (
     DEPTHS,
     Depth,
@@ -150,6 +150,7 @@ class Verifier:
         here = [identity(record.request) for record in kept]
         notes = [
             *checks.of_siblings(kept),
+            *checks.of_answers(folder, kept),
             *checks.of_board(here, submitted, wanted, folder.board),
         ]
         yield verdict("board", folder.path, folder.board.title, notes)
@@ -165,7 +166,25 @@ class Verifier:
         self, folder: BoardFolder, path: Path, wanted: set[str], *others: Check
     ) -> Verdict:
         belongs = partial(checks.of_cell, wanted=wanted, board=folder.board)
-        return self._record(path, folder, belongs, partial(self._request, folder.board), *others)
+        return self._record(
+            path,
+            folder,
+            belongs,
+            partial(self._request, folder.board),
+            *others,
+            judge=partial(self._answered, folder),
+        )
+
+    def _answered(self, folder: BoardFolder, record: RunRecord) -> Iterable[Note]:
+        """What a board keeps of an answer, judged again."""
+        path = folder.answer_path(record.id)
+        with disk_errors(path):
+            there = path.is_file()
+        if not (self.judge and there):
+            return []
+        return _unless_refused(
+            "judging again", answers_judged_again, record, path, self._store, self.observer
+        )
 
     def _board_of(self, folder: SubmissionFolder) -> BoardFolder:
         return board_of(folder.path, folder.description.board, self.board)
@@ -263,6 +282,11 @@ class Verifier:
         if not self.rerun:
             return []
         return _unless_refused("running again", run_again, record, self._cache, self.observer)
+
+    @cached_property
+    def _store(self) -> Store:
+        """Guesses on the same images are scored once for all boards' records."""
+        return Store(self.root)
 
     @cached_property
     def _cache(self) -> Path:
