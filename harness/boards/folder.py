@@ -25,7 +25,8 @@ SHIPPED = Path(__file__).parents[1] / "leaderboards"
 class BoardFolder:
     """Below one folder: `board.toml`, `records/` and what belongs to them.
 
-    That is `answers/` and `galleries/` by a record's id, `controls/`, and `submissions/`.
+    That is `answers/` and `galleries/` by a record's id, `controls/`, where reports lie with the
+    records and answers of their cells, and `submissions/`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,9 +44,20 @@ class BoardFolder:
         return self.path / "controls"
 
     @property
+    def control_cells(self) -> BoardFolder:
+        """The records of controls' cells, with what the attacks brought back."""
+        return BoardFolder(self.controls)
+
+    @property
     def answer_paths(self) -> list[Path]:
         """What the strongest attacks brought back, of few targets: a file for each record."""
         return listed(self.path / "answers", ".safetensors")
+
+    @property
+    def answer_bytes(self) -> int:
+        """What all of these take."""
+        with disk_errors(self.path):
+            return sum(path.stat().st_size for path in self.answer_paths)
 
     def answer_path(self, identity_: str) -> Path:
         """Where a record's answer lies, if it is kept."""

@@ -70,6 +70,8 @@ def command(
     from harness.boards.folder import find_board
     from harness.cli.progress import Bars
     from harness.control import ControlReport
+    from harness.results.answers import keep_control_cells
+    from harness.store import cache_root
 
     options = given(options)
     folder = find_board(board) if board else None
@@ -88,6 +90,8 @@ def command(
         reports.append(report)
         if not as_json:
             _print(report, kind)
+    if folder:
+        keep_control_cells(folder, cache_root())
     passed = all(report.passed for report in reports)
     if as_json:
         printed = [report.canonical() for report in reports]

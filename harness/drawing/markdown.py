@@ -379,7 +379,7 @@ def _again(view: BoardView) -> list[str]:
     commands = {
         f"harness matrix --board {view.name}": "run what is missing",
         f"harness leaderboard check {view.name}": "see that these files follow from the records",
-        f"harness verify leaderboards/{view.name}": "see that the records are consistent, and judge kept answers again",
+        f"harness verify leaderboards/{view.name}": "see what holds; kept answers are judged again",
     }
     width = max(map(len, commands))
     lines = [f"{line:<{width}}  # {what}" for line, what in commands.items()]

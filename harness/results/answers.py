@@ -11,8 +11,9 @@ from harness.boards.folder import BoardFolder
 from harness.results.view import BoardView, RowView
 from harness.store import Store
 from harness.store.answers import BOARD, CELL, TARGETS, Answer, bytes_of, read_answer
-from harness.store.paths import disk_errors, write_atomically
-from harness.store.record import RunRecord
+from harness.store.paths import disk_errors, listed, write_atomically
+from harness.store.record import Records, RunRecord
+from harness.submissions.checks import control_records
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,8 +46,9 @@ def keep_answers(folder: BoardFolder, view: BoardView, cache: Path) -> Keeping:
     An answer that is larger than its share of the bytes that a board may take keeps fewer targets.
     What belongs to no row any more is removed.
     """
+    room = BOARD - folder.control_cells.answer_bytes
     records = [record for names in strongest(view) if (record := _first(folder, names))]
-    share = min(CELL, BOARD // max(1, len(records))) - ASIDE
+    share = min(CELL, room // max(1, len(records))) - ASIDE
     changed, kept, fewest = [], 0, TARGETS
     for record in records:
         path, answer = folder.answer_path(record.id), _answer(folder, record, cache, share)
@@ -66,6 +68,26 @@ def keep_answers(folder: BoardFolder, view: BoardView, cache: Path) -> Keeping:
                 path.unlink()
             changed.append(path)
     return Keeping(tuple(changed), kept, len(records) - kept, fewest)
+
+
+def keep_control_cells(folder: BoardFolder, cache: Path) -> None:
+    """Keep the records and answers of the cells that the board's reports on controls name.
+
+    Those that the cache does not have stay as they are; what no report names is removed.
+    """
+    cells, named = folder.control_cells, control_records(folder)
+    for name in named:
+        path = Records(cache).path(name)
+        with disk_errors(path):
+            there = path.is_file()
+        if there:
+            record = Records(cache).load(path)
+            cells.keep(record)
+            if answer := _cached(record, cache, CELL - ASIDE):
+                write_atomically(cells.answer_path(name), answer.to_bytes())
+    for path in listed(cells.path / "records", ".json"):
+        if path.stem not in named:
+            cells.drop(path.stem)
 
 
 def strongest(view: BoardView) -> list[tuple[str, ...]]:

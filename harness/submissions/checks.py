@@ -22,7 +22,14 @@ from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
-from harness.control import ControlReport, ControlResult, direction, load_report, reaches
+from harness.control import (
+    ControlReport,
+    ControlResult,
+    direction,
+    judged,
+    load_report,
+    reaches,
+)
 from harness.scoring.flags import uncounted
 from harness.store.answers import BOARD
 from harness.store.files import sha256_of_file
@@ -162,6 +169,36 @@ def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note
             yield "broken", f"its control by '{result.control.metric}' did not end as it says"
 
 
+def control_records(folder: BoardFolder) -> set[str]:
+    """The records that a folder's reports on controls name; a broken report names none."""
+    found = set[str]()
+    for path in listed(folder.controls, ".json"):
+        with suppress(IntegrityError):
+            found |= {result.record for result in load_report(path).results if result.record}
+    return found
+
+
+def of_control_cells(path: Path) -> Iterator[Note]:
+    """A report says of its controls what the records of their cells give, where these are kept."""
+    report, cells = load_report(path), BoardFolder(path.parent)
+    for result in report.results:
+        kept = cells.records.path(result.record)
+        with disk_errors(kept):
+            there = bool(result.record) and kept.is_file()
+        if there and judged(result.control, cells.load(kept)) != result:
+            yield (
+                "broken",
+                f"its control by '{result.control.metric}' is not what record "
+                f"{result.record[:12]} gives",
+            )
+
+
+def of_control_record(record: RunRecord, named: set[str]) -> Iterator[Note]:
+    """The record of a control's cell is named by a report."""
+    if record.id not in named:
+        yield "broken", "no report on controls names it"
+
+
 def _as_declared(report: ControlReport) -> bool:
     """Whether a report is on its attack's own controls; a stranger's may not be installed here."""
     try:
@@ -283,11 +320,9 @@ def of_version(record: RunRecord) -> Iterator[Note]:
 
 def of_answers(folder: BoardFolder, there: Iterable[RunRecord]) -> Iterator[Note]:
     """Answers that are kept belong to records and take no more room than a board has for them."""
-    known, size = {record.id for record in there}, 0
-    paths = folder.answer_paths
+    known, paths = {record.id for record in there}, folder.answer_paths
+    size = folder.answer_bytes + folder.control_cells.answer_bytes
     for path in paths:
-        with disk_errors(path):
-            size += path.stat().st_size
         if path.stem not in known:
             yield "broken", f"the answer {path.stem[:12]} belongs to no record"
     if size > BOARD:

@@ -137,6 +137,7 @@ class Verifier:
         paths = _records_of(folder)
         yield from (self._of_board(folder, path, wanted) for path in paths)
         yield from map(_control, listed(folder.controls, ".json"))
+        yield from self._control_cells(folder)
         strangers = [SubmissionFolder(path) for path in folder.submissions]
         for each in strangers:
             yield from self._nested(each, folder)
@@ -154,6 +155,18 @@ class Verifier:
             *checks.of_board(here, submitted, wanted, folder.board),
         ]
         yield verdict("board", folder.path, folder.board.title, notes)
+
+    def _control_cells(self, folder: BoardFolder) -> Iterator[Verdict]:
+        """The records of controls' cells, and whether they agree."""
+        cells, named = folder.control_cells, checks.control_records(folder)
+        paths = _records_of(cells)
+        for path in paths:
+            known = partial(checks.of_control_record, named=named)
+            yield self._record(path, cells, known, judge=partial(self._answered, cells))
+        kept = _loaded(cells, paths)
+        notes = [*checks.of_siblings(kept), *checks.of_answers(cells, kept)]
+        if notes:
+            yield verdict("records", cells.path, "cells of controls", notes)
 
     def _nested(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
         """A submission among others: that nobody can read it must not hide the others."""
@@ -350,7 +363,8 @@ def _is_report(path: Path) -> bool:
 
 def _control(path: Path, submission: Submission | None = None) -> Verdict:
     try:
-        return verdict("control", path, "", checks.of_report(path, submission))
+        notes = [*checks.of_report(path, submission), *checks.of_control_cells(path)]
+        return verdict("control", path, "", notes)
     except IntegrityError as error:
         return verdict("control", path, "", [_unlike_its_hash(path, error)])
 

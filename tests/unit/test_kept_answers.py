@@ -13,10 +13,11 @@ import pytest
 
 from harness.api import IntegrityError
 from harness.boards.folder import BoardFolder
+from harness.control import VOLATILE, run_controls
 from harness.drawing.publishing import check_agreement
 from harness.evaluation import evaluate
 from harness.results import answers
-from harness.results.answers import Keeping, keep_answers
+from harness.results.answers import Keeping, keep_answers, keep_control_cells
 from harness.results.build import board_view
 from harness.results.material import gathered
 from harness.rng import KeyedStream, board_key
@@ -30,6 +31,7 @@ from harness.scoring.summary import (
     summarise,
 )
 from harness.store.answers import TARGETS, Answer, read_answer
+from harness.store.provenance import sha256_of
 from harness.store.record import RunRecord, parse_record
 from harness.submissions.checks import Verdict, exit_code
 from harness.submissions.sums import faults
@@ -289,3 +291,56 @@ def test_a_record_that_leaves_takes_its_answer_along(board: BoardFolder) -> None
     record = by_defense(board, "none")
     board.drop(record.id)
     assert not board.answer_path(record.id).exists()
+
+
+@pytest.fixture(scope="module")
+def controlled(filled: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The board with a report on the controls of `identity`, and the cells that these ran."""
+    folder = BoardFolder(tmp_path_factory.mktemp("controlled") / "small")
+    shutil.copytree(filled, folder.path)
+    folder.keep_control(run_controls("identity", root=cache, threads=1))
+    keep_control_cells(folder, cache)
+    return folder.path
+
+
+@pytest.fixture
+def watched(controlled: Path, tmp_path: Path) -> BoardFolder:
+    return BoardFolder(Path(shutil.copytree(controlled, tmp_path / "controlled")))
+
+
+def test_what_controls_brought_back_is_judged_again(watched: BoardFolder, cache: Path) -> None:
+    found = verified(watched, cache)
+    assert exit_code(found) == 0, found
+    cells = [each for each in found if "/controls/records/" in each.path]
+    assert len(cells) == 1
+    assert cells[0].depth == "judged again"
+    assert (
+        (watched.path / "controls" / "answers" / Path(cells[0].path).stem)
+        .with_suffix(".safetensors")
+        .is_file()
+    )
+
+
+def test_a_report_says_what_its_records_give(watched: BoardFolder, cache: Path) -> None:
+    (path,) = watched.controls.glob("*.json")
+    values = json.loads(path.read_bytes())
+    values["results"][0]["reached"] += 1
+    values["results"][0]["ci"] = None
+    values["id"] = sha256_of({k: v for k, v in values.items() if k not in VOLATILE})
+    path.write_text(json.dumps(values))
+    found = verified(watched, cache, judge=False)
+    assert exit_code(found) == 3
+    (report,) = (each for each in found if each.what == "control")
+    assert "is not what record" in report.notes[0]
+
+
+def test_a_control_cell_that_no_report_names_is_a_fault_until_it_is_removed(
+    watched: BoardFolder, cache: Path
+) -> None:
+    (path,) = watched.controls.glob("*.json")
+    path.unlink()
+    found = verified(watched, cache, judge=False)
+    assert any("no report on controls names it" in note for each in found for note in each.notes)
+    keep_control_cells(watched, cache)
+    assert watched.control_cells.kept() == []
+    assert watched.control_cells.answer_paths == []
