@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from board_records import raised
 
 from harness.api import IntegrityError
+from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
 from harness.control import VOLATILE, run_controls
 from harness.drawing.publishing import check_agreement
@@ -58,17 +60,6 @@ title = "Encodings"
 defenses = ["none", "instahide[k=2]"]
 cells = [{ attacks = ["lmmse"] }]
 """
-ASKED: dict[str, Any] = {
-    "dataset": "fashion-mini",
-    "preset": "standard",
-    "private_size": 40,
-    "public_size": 120,
-    "test_size": 60,
-    "metrics": "snr_db,ssim,reidentification",
-    "only": "privacy",
-    "threads": 1,
-    "attack": "lmmse",
-}
 DEFENSES = ("none", "instahide[k=2]")
 Fields = dict[str, Any]
 
@@ -84,8 +75,8 @@ def filled(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = BoardFolder(tmp_path_factory.mktemp("boards") / "small")
     folder.path.mkdir()
     (folder.path / "board.toml").write_text(TOML)
-    for defense in DEFENSES:
-        record = evaluate(cache=cache, **ASKED, defense=defense)
+    for cell in cells_of(folder.board):
+        record = evaluate(cache=cache, **cell.request.model_dump(exclude_unset=True))
         assert record.status == "ok", record.error
         folder.keep(record)
     assert keep(folder, cache).kept == len(DEFENSES)
@@ -148,16 +139,6 @@ def test_without_judging_it_is_consistent(board: BoardFolder, cache: Path) -> No
     assert {each.depth for each in records} == {"consistent"}
 
 
-def shift(values: Fields, by: float = 0.5) -> None:
-    """Every score, sum and interval moved together: nothing in the record contradicts it."""
-    score, kept = values["privacy"]["snr_db"], values["by_image"]["snr_db"]
-    for name in ("mean", "median", "worst", "gain"):
-        score[name] += by
-    for name in ("ci", "gain_ci"):
-        score[name] = [bound + by for bound in score[name]]
-    kept["attack"] = [value + by for value in kept["attack"]]
-
-
 def weaker_guesses(values: Fields) -> None:
     """A guess that scores less, wherever it stands."""
     score, kept = values["privacy"]["snr_db"], values["by_image"]["snr_db"]
@@ -194,7 +175,7 @@ def forge(board: BoardFolder, defense: str, change: Callable[[Fields], None]) ->
 
 
 FORGERIES: dict[str, tuple[str, Callable[[Fields], None]]] = {
-    "32 of 32 answers score otherwise": ("instahide[k=2]", shift),
+    "32 of 32 answers score otherwise": ("instahide[k=2]", raised),
     "the guess 'mean_image' scores otherwise": ("instahide[k=2]", weaker_guesses),
     "answers score otherwise where others are true": ("instahide[k=2]", less_luck),
 }
