@@ -81,15 +81,10 @@ def _answered(keeping: Keeping) -> str:
     """Of how many rows the strongest attack's answer is kept, and of how many targets."""
     from harness.results.numbers import counted
 
-    if not keeping.rows:
-        return ""
-    fewest = f" of at least {counted(keeping.targets, 'target')}" if keeping.kept else ""
-    lacking = (
-        f", {counted(keeping.lacking, 'row')} without (their cache is elsewhere)"
-        if keeping.lacking
-        else ""
-    )
-    return f"; answers{fewest} kept for {counted(keeping.kept, 'row')}{lacking}"
+    kept, lacking, targets = keeping.kept, keeping.lacking, counted(keeping.targets, "target")
+    told = [f"answers of at least {targets} kept for {counted(kept, 'row')}"] if kept else []
+    told += [f"the cache lacks answers of {counted(lacking, 'row')}"] if lacking else []
+    return "".join(f"; {each}" for each in told)
 
 
 def _indexed(built: Sequence[tuple[Path, BoardView]]) -> list[Path]:

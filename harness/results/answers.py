@@ -34,11 +34,6 @@ class Keeping:
     lacking: int = 0
     targets: int = TARGETS
 
-    @property
-    def rows(self) -> int:
-        """Rows whose strongest attack showed images."""
-        return self.kept + self.lacking
-
 
 def keep_answers(folder: BoardFolder, view: BoardView, cache: Path) -> Keeping:
     """Keep the answers of every row's strongest attack, as far as the cache or the board has them.
@@ -122,7 +117,7 @@ def _answer(folder: BoardFolder, record: RunRecord, cache: Path, share: int) -> 
 
 
 def _targets(images: Values, images_abs: Values | None, share: int) -> int:
-    return min(TARGETS, share // bytes_of(images, images_abs))
+    return max(0, min(TARGETS, share // bytes_of(images, images_abs)))
 
 
 def _cached(record: RunRecord, cache: Path, share: int) -> Answer | None:
@@ -139,5 +134,6 @@ def _cached(record: RunRecord, cache: Path, share: int) -> Answer | None:
         return None
     tensors = load(data)
     images, found, folded = tensors["images"], tensors["found"], tensors.get("images_abs")
-    count = _targets(images, folded, share)
+    if not (count := _targets(images, folded, share)):
+        return None
     return Answer.of(images[:count], found[:count], None if folded is None else folded[:count])

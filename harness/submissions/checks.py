@@ -7,6 +7,7 @@ nothing follows.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -169,13 +170,16 @@ def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note
             yield "broken", f"its control by '{result.control.metric}' did not end as it says"
 
 
+DIGEST = r"[0-9a-f]{64}"
+
+
 def control_records(folder: BoardFolder) -> set[str]:
     """The records that a folder's reports on controls name; a broken report names none."""
     found = set[str]()
     for path in listed(folder.controls, ".json"):
         with suppress(IntegrityError):
-            found |= {result.record for result in load_report(path).results if result.record}
-    return found
+            found |= {result.record for result in load_report(path).results}
+    return {name for name in found if re.fullmatch(DIGEST, name)}
 
 
 def of_control_cells(path: Path) -> Iterator[Note]:
@@ -184,7 +188,7 @@ def of_control_cells(path: Path) -> Iterator[Note]:
     for result in report.results:
         kept = cells.records.path(result.record)
         with disk_errors(kept):
-            there = bool(result.record) and kept.is_file()
+            there = bool(re.fullmatch(DIGEST, result.record)) and kept.is_file()
         if there and judged(result.control, cells.load(kept)) != result:
             yield (
                 "broken",
