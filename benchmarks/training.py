@@ -4,10 +4,14 @@
 
 Times are the best of several repeats of one run, in which the harness and the PyTorch loop below
 take turns, each from the same weights, on the same images and soft labels, in the same batches.
-Both must end at the same bits, which is checked. Everything is on the CPU: on CUDA the harness
-also changes layout and precision, and the two would no longer do the same work.
+Both must end at the same bits, which is checked. Everything is on the CPU and in float32: else the
+harness also changes the layout, and the two would no longer do the same work.
 
-A second table says what defenses that act on the training cost. It has no target: their work is
+A second table has the same trainings, and that of the U-Net of attacks, in bfloat16 beside float32.
+On a CPU that only emulates such numbers it is slower; `benchmarks/precision.py` says what it does
+to what is learned.
+
+A third table says what defenses that act on the training cost. It has no target: their work is
 their own, and Opacus' for dpsgd.
 """
 
@@ -21,7 +25,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +34,8 @@ from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import Config, Recipe, Stage
+from harness.api.precision import Precision
+from harness.api.training import descend
 from harness.asking.registry import registry
 from harness.asking.request import parse_one, resolve
 from harness.assets.lookup import folder
@@ -39,10 +45,14 @@ from harness.running.training import fit, fresh
 from harness.store.paths import cache_root
 from harness_plugins.datasets.fashion_mini import FASHION_MINI
 from harness_plugins.datasets.fashion_mini.dataset import FashionMini
+from harness_plugins.networks.training import channels_last
+from harness_plugins.networks.unet import Denoiser
 
 CPU, STREAM = torch.device("cpu"), KeyedStream(b"benchmark")
 CLASSES, FEATURES, MOST = 10, (512, 3, 3), 1.2
 """Classes, the shape of features, and the most that a training may take over the plain loop."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 CASES: dict[str, tuple[str, int, int]] = {
     "cnn": ("fashion-mini", 1024, 2),
@@ -55,6 +65,9 @@ CASES: dict[str, tuple[str, int, int]] = {
 
 Short, with many repeats: on a machine with other work, one of them is likely to go undisturbed.
 """
+
+UNET, PLANES, TOLD, BATCH = "unet", 9, 20, 64
+"""The U-Net that attacks train, how many planes and numbers it is shown, images of a step."""
 
 GUARDS = {
     "cnn": (
@@ -119,11 +132,13 @@ def training(victim: str, source: str, n: int, epochs: int) -> Training:
     return Training(start, images, labels, recipe)
 
 
-def harnessed(case: Training, stack: Stack | None, model: nn.Sequential) -> nn.Sequential:
+def harnessed(
+    case: Training, stack: Stack | None, model: Any, precision: Precision = "float32"
+) -> nn.Sequential:
     """Train with the engine's loop."""
     recipe = stack.adapt(case.recipe) if stack else case.recipe
     images, labels = case.images[None], case.labels[None]
-    return fit(model, images, labels, recipe, STREAM, device=CPU, stack=stack)
+    return fit(model, images, labels, recipe, STREAM, device=CPU, stack=stack, precision=precision)
 
 
 def plain(case: Training, model: nn.Sequential) -> nn.Sequential:
@@ -146,10 +161,10 @@ def plain(case: Training, model: nn.Sequential) -> nn.Sequential:
     return model.eval()
 
 
-Work = Callable[[nn.Sequential], nn.Sequential]
+Work = Callable[[Any], nn.Module]
 
 
-def seconds(work: Work, start: nn.Sequential) -> float:
+def seconds(work: Work, start: nn.Module) -> float:
     """Time of one training of a copy of `start`, which is made before the clock runs."""
     model = deepcopy(start)
     started = time.perf_counter()
@@ -157,7 +172,7 @@ def seconds(work: Work, start: nn.Sequential) -> float:
     return time.perf_counter() - started
 
 
-def best(works: dict[str, Work], start: nn.Sequential, repeats: int) -> dict[str, float]:
+def best(works: dict[str, Work], start: nn.Module, repeats: int) -> dict[str, float]:
     """Shortest time of each, taking turns so that a slow minute hits all."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
@@ -191,6 +206,40 @@ def against_plain(victim: str, quick: bool, repeats: int) -> dict[str, Any]:
     }
 
 
+def unet_steps(precision: Precision, network: nn.Module) -> nn.Module:
+    """Some steps of the network of `unet` at its default size, on random numbers."""
+    channels_last(network)
+    draw = torch.Generator().manual_seed(0)
+    planes = torch.randn(BATCH, PLANES, 32, 32, generator=draw)
+    told = torch.randn(BATCH, TOLD, generator=draw)
+    optimizer = torch.optim.Adam(network.parameters())
+    list(
+        descend(
+            network,
+            optimizer,
+            range(8),
+            lambda _: (network(planes, told) - planes[:, :3]).square().mean(),
+            precision=precision,
+        )
+    )
+    return network
+
+
+def against_float32(name: str, quick: bool, repeats: int) -> dict[str, Any]:
+    """How many times as fast a training is in bfloat16."""
+    if name == UNET:
+        base = plugin("attacks", UNET).config.base
+        start: nn.Module = Denoiser(PLANES, TOLD, 3, base)
+        works: dict[str, Work] = {p: partial(unet_steps, p) for p in PRECISIONS}
+    else:
+        source, n, epochs = CASES[name]
+        case = training(name, source, n // 2 if quick else n, epochs)
+        start = case.start
+        works = {p: partial(harnessed, case, None, precision=p) for p in PRECISIONS}
+    found = best(works, start, repeats)
+    return {"training": name, "times_as_fast": found["float32"] / found["bfloat16"]}
+
+
 def against_unprotected(victim: str, quick: bool, repeats: int) -> list[dict[str, Any]]:
     source, n, epochs = CASES[parse_one(victim).name]
     case = training(victim, source, n // 2 if quick else n, epochs)
@@ -202,13 +251,18 @@ def against_unprotected(victim: str, quick: bool, repeats: int) -> list[dict[str
     ]
 
 
-def report(rows: list[dict[str, Any]], guards: list[dict[str, Any]]) -> None:
+def report(
+    rows: list[dict[str, Any]], reduced: list[dict[str, Any]], guards: list[dict[str, Any]]
+) -> None:
     print(f"{'threads':>7}  {'victim':<20}{'images/s':>10}{'PyTorch':>10}", end="")
     print(f"{'ratio':>7}{'at most':>9}{'same bits':>11}")
     for row in rows:
         print(f"{row['threads']:>7}  {row['victim']:<20}{row['images_per_second']:>10.0f}", end="")
         print(f"{row['pytorch_images_per_second']:>10.0f}{row['ratio']:>7.2f}", end="")
         print(f"{row['at_most']:>9.2f}{'yes' if row['same_bits'] else 'NO':>11}")
+    print(f"\n{'threads':>7}  {'training':<20}{'bfloat16, times as fast':>28}")
+    for row in reduced:
+        print(f"{row['threads']:>7}  {row['training']:<20}{row['times_as_fast']:>28.2f}")
     print(f"\n{'threads':>7}  {'victim':<20}{'defense':<28}{'unprotected training is 1':>26}")
     for row in guards:
         print(f"{row['threads']:>7}  {row['victim']:<20}{row['defense']:<28}{row['ratio']:>26.2f}")
@@ -218,7 +272,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1], help="default: 2, then 1")
     parser.add_argument("--repeats", type=int, help="of which the best counts; default: 9")
-    parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable")
+    parser.add_argument(
+        "--case", action="append", choices=(*CASES, UNET), help="only this one; repeatable"
+    )
     parser.add_argument("--quick", action="store_true", help="half of the images, and 3 repeats")
     parser.add_argument("--json", action="store_true", help="machine-readable, instead of tables")
     return parser.parse_args()
@@ -227,19 +283,28 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     asked = arguments()
     repeats = asked.repeats or (3 if asked.quick else 9)
-    rows, guards = [], []
+    rows, reduced, guards = [], [], []
     for threads in asked.threads:
         torch.set_num_threads(threads)
-        for victim in asked.case or CASES:
+        for victim in (name for name in asked.case or CASES if name != UNET):
             found = against_plain(victim, asked.quick, repeats)
             rows.append({"threads": threads, **found})
+        reduced += [
+            {"threads": threads, **against_float32(name, asked.quick, repeats)}
+            for name in asked.case or (*CASES, UNET)
+        ]
         for victim in () if asked.case else GUARDS:
             costs = against_unprotected(victim, asked.quick, repeats)
             guards += [{"threads": threads, **cost} for cost in costs]
     if asked.json:
-        print(json.dumps({"against_pytorch": rows, "against_unprotected": guards}, indent=1))
+        tables = {
+            "against_pytorch": rows,
+            "against_float32": reduced,
+            "against_unprotected": guards,
+        }
+        print(json.dumps(tables, indent=1))
     else:
-        report(rows, guards)
+        report(rows, reduced, guards)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ OPTIONS: dict[str, Any] = {
     "private_size": 8,
     "test_size": 100,
     "threads": 1,
+    "precision": "float32",
 }
 GUESS = (1.0, 2.0, 3.0, 4.0)
 """What guessing scores on each of four images."""

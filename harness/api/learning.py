@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.api.data import Samples, Scale
 from harness.api.plugins import C, Plugin, Progress, Victim
+from harness.api.precision import Precision
 from harness.api.randomness import Stream
 from harness.api.release import Encoder
 from harness.api.view import Budget
@@ -66,6 +67,8 @@ class Lesson:
     rng: Stream
     victim: Victim[Any]
     """The network that the evaluation names, with its recipe."""
+    precision: Precision = "float32"
+    """What networks are trained in."""
 
 
 class Classifier(ABC):

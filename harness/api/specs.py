@@ -41,6 +41,9 @@ class Spec:
     formula: str = ""
     weaknesses: tuple[str, ...] = ()
     example: str = ""
+    bfloat16: bool = False
+    """Whether the networks that it trains, or is, learn as well in bfloat16: `--precision auto`
+    trains them so where that is faster. A comparison over several seeds should say so."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from harness.api.data import Samples, Scale
 from harness.api.errors import ChannelNotGranted
 from harness.api.knowledge import Channel
+from harness.api.precision import Precision
 from harness.api.randomness import Stream
 from harness.api.release import Encoder
 
@@ -64,6 +65,8 @@ class View:
     gradients, `name[option=value]` joined by `+`."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What the attack's preparations made, as `preparation.tensor`."""
+    precision: Precision = "float32"
+    """What the attack's networks are trained in."""
 
     def has(self, channel: Channel) -> bool:
         """Whether this attack works with a channel."""

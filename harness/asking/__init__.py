@@ -111,6 +111,13 @@ class Options:
         float | None, Option("Time limit of each attack and each learner.", unset="by preset", gt=0)
     ] = None
     megabytes: Annotated[int, Option("Memory limit of each attack and each learner.", ge=1)] = 8192
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Option(
+            "What networks are trained in; 'auto' takes bfloat16 where this machine multiplies "
+            "such numbers and nothing was found to be lost."
+        ),
+    ] = "auto"
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Option("Where to compute.")] = "auto"
     threads: Annotated[
         int | None, Option("Number of CPU threads.", unset="all cores", ge=1, le=1024)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from harness.api.errors import UsageError
 from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
-from harness.api.specs import AttackSpec, MetricSpec, Preparation, Stage
+from harness.api.precision import Precision
+from harness.api.specs import AttackSpec, MetricSpec, Preparation, Spec, Stage
 from harness.asking.demand import check_demand
 from harness.asking.registry import Registry, release_kind
 from harness.asking.request import Request, Resolved, parse_one, parse_stack, resolve
@@ -74,6 +75,8 @@ class Cell:
     reason: str | None = None
     device: str = "cpu"
     threads: int = 1
+    reduces: bool = False
+    """Whether this machine is faster with bfloat16 than with float32."""
     owner: str = ""
     """Fingerprint of the owner's key, or of whatever stands for what the owner has."""
     outputs: dict[type, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -146,6 +149,29 @@ class Cell:
             "bn_mode": request.bn_mode,
             "guards": "+".join(defense.written for defense in self.late),
         }
+
+    def precision(self, *specs: Spec) -> Precision:
+        """What networks are trained in that all of these plugins have a part in."""
+        asked: Precision | Literal["auto"] = self.request.precision
+        if asked != "auto":
+            return asked
+        return "bfloat16" if self.reduces and all(spec.bfloat16 for spec in specs) else "float32"
+
+    def victim_precision(self, defenses: tuple[Resolved, ...]) -> Precision:
+        """What the victim is trained in where these defenses of the stack guard the training."""
+        return self.precision(self.victim.spec, *(d.spec for d in defenses if d in self.late))
+
+    @property
+    def least_precision(self) -> Precision:
+        """bfloat16 where anything in the cell is trained in it."""
+        found = {self.precision(plan.attack.spec) for plan in self.attacks}
+        if self.learns:
+            found |= {
+                self.precision(each.spec, self.victim.spec) for each in self.learners.values()
+            }
+        else:
+            found.add(self.victim_precision(self.late))
+        return "bfloat16" if "bfloat16" in found else "float32"
 
     @property
     def held_out(self) -> bool:

@@ -30,10 +30,18 @@ Frozen = dict[str, str]
 
 
 def frozen(board: Board, registry: Registry) -> Frozen:
-    """All that a board's cells are made of, as it is installed here. UsageError for what is not."""
+    """All that a board's cells are made of, as it is installed here. UsageError for what is not.
+
+    Nor is a board frozen whose networks each machine would train as it likes.
+    """
     found: Frozen = {}
     asked = (cell.request.model_copy(update={"seed": 0}) for cell in cells_of(board))
     for request in dict.fromkeys(asked):
+        if request.precision == "auto":
+            raise UsageError(
+                f"Board '{board.name}' leaves the precision of training to the machine. Write "
+                'precision = "float32" or "bfloat16" below [options] before it is frozen.'
+            )
         found |= _of_cell(plan(request, registry))
     return dict(sorted(found.items()))
 

@@ -81,7 +81,7 @@ class AttackStage(Stage[Answer]):
             "threat_model": self.cell.threat_model.name,
             "budget": budget_identity(self.cell),
             "seed": self.cell.request.seed,
-            "hardware": hardware(self.cell),
+            "hardware": hardware(self.cell, self.cell.precision(plan.attack.spec)),
         }
 
     def make(self, run: Run, progress: Progress) -> Artifact:
@@ -212,6 +212,7 @@ def frame_of(run: Run, plan: AttackPlan, present: frozenset[Channel], purpose: s
         seconds=request.time_limit,
         megabytes=request.megabytes,
         threads=cell.threads,
+        precision=cell.precision(plan.attack.spec),
     )
 
 

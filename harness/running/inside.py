@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from harness.api import Progress, Recipe, Release, ReleaseKind, Samples, Stream, UsageError
+from harness.api.precision import Precision
 from harness.rng import seeded
 from harness.running.encoding import Held
 from harness.running.release import INPUT_SHAPE, MEASURE, OWNER_MODEL, SECONDS, Stack
@@ -43,6 +44,7 @@ class Inside:
     rounds: Held
     owner: Stream
     device: torch.device
+    precision: Precision
     progress: Progress
 
     def train(self, epochs: int | None = None) -> None:
@@ -57,6 +59,7 @@ class Inside:
             device=self.device,
             stack=self.stack,
             stop_after=epochs,
+            precision=self.precision,
             progress=self.progress,
         )
 

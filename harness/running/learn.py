@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.api.plugins import Progress
+    from harness.api.precision import Precision
     from harness.asking.plan import Cell
     from harness.asking.request import Resolved
     from harness.running.encoding import Source
@@ -90,6 +91,10 @@ class LearnStage(Stage[Answered]):
         """The release, public images and test images."""
         return (self._rounds, Space.of(self.cell))
 
+    @property
+    def _precision(self) -> Precision:
+        return self.cell.precision(self.learner.spec, self.cell.victim.spec)
+
     def facts(self) -> dict[str, Any]:
         """The learner, the network that it may train, its budget and its seed."""
         return {
@@ -98,7 +103,7 @@ class LearnStage(Stage[Answered]):
             "repeat": self.repeat,
             "budget": budget_identity(self.cell),
             "seed": self.cell.request.seed,
-            "hardware": hardware(self.cell),
+            "hardware": hardware(self.cell, self._precision),
         }
 
     def make(self, run: Run, progress: Progress) -> Artifact:
@@ -145,6 +150,7 @@ class LearnStage(Stage[Answered]):
             seconds=request.time_limit,
             megabytes=request.megabytes,
             threads=cell.threads,
+            precision=self._precision,
         )
 
     def read(self, stored: Artifact) -> Answered:

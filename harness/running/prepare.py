@@ -81,7 +81,7 @@ class PrepareStage(Stage[Learned]):
             "space": space_identity(cell),
             "budget": budget_identity(cell),
             "seed": cell.request.seed,
-            "hardware": hardware(cell),
+            "hardware": hardware(cell, cell.precision(self.plan.attack.spec)),
         }
 
     def _shared(self, made: Preparation) -> dict[str, Any]:

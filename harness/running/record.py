@@ -109,6 +109,7 @@ def _common(
         "seeds": {"seed": request.seed, "owner_key": cell.owner},
         "device": cell.device,
         "threads": cell.threads,
+        "precision": cell.least_precision,
         "environment": {
             "python": platform.python_version(),
             "packages": package_versions(),

@@ -17,6 +17,7 @@ from harness.api.plugins import (
     Victim,
     silent,
 )
+from harness.api.precision import Precision
 from harness.api.release import Release
 from harness.rng import public_stream, secret_stream
 from harness.running.rounds import Rounds
@@ -88,7 +89,7 @@ class ReleaseStage(Stage[Release]):
             "protocol": late if self.kind is ReleaseKind.GRADIENTS else None,
             "seed": request.seed,
             "owner": cell.owner,
-            "hardware": hardware(cell) if trained else None,
+            "hardware": hardware(cell, cell.victim_precision(self.defenses)) if trained else None,
         }
 
     def make(self, run: Run, progress: Progress) -> Artifact:
@@ -115,6 +116,7 @@ class ReleaseStage(Stage[Release]):
                 owner=secret_stream(request.seed, run.secret),
                 board=public_stream(request.seed).stream(stage="release"),
                 device=run.device,
+                precision=self.cell.victim_precision(self.defenses),
                 progress=progress,
                 held_out=held_out,
             )
@@ -158,6 +160,7 @@ def release(
     owner: Stream,
     board: Stream,
     device: torch.device,
+    precision: Precision = "float32",
     progress: Progress = silent,
     held_out: Samples | None = None,
 ) -> Release:
@@ -179,7 +182,7 @@ def release(
     rounds = source.held() if stack.encoding else plain_round(private, classes)
     shape = tuple(rounds.images.shape[2:])
     model = fresh(victim, shape, classes, board.stream(what="victim"), device=device)
-    inside = Inside(model, victim.config, stack, rounds, owner, device, progress)
+    inside = Inside(model, victim.config, stack, rounds, owner, device, precision, progress)
     if kind is ReleaseKind.FEATURES:
         asked = private if held_out is None else standardised(held_out, splits.scale)
         return features_of(inside, private, asked)

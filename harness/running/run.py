@@ -23,6 +23,7 @@ from harness.api.assets import AssetFolder
 from harness.api.data import Splits
 from harness.api.errors import AssetUnavailable, CellFailed, HarnessError, UsageError, nearest
 from harness.api.plugins import Progress, silent
+from harness.api.precision import multiplies_bfloat16
 from harness.api.release import Release
 from harness.api.specs import Spec
 from harness.api.view import Budget
@@ -46,7 +47,11 @@ from harness.running.stage import Output, Stage, plugin_boundary
 from harness.running.train import TrainStage
 from harness.store.artifacts import Store
 from harness.store.paths import cache_root, scratch_folder, sweep
-from harness.store.provenance import available_threads, can_compute_on, device_class
+from harness.store.provenance import (
+    available_threads,
+    can_compute_on,
+    device_class,
+)
 from harness.store.record import Records, RunRecord, Status
 
 if TYPE_CHECKING:
@@ -420,6 +425,7 @@ def settle(cell: Cell, root: Path, secret: bytes | None = None) -> Cell:
         cell,
         device=device_class(cell.request.device),
         threads=cell.request.threads or available_threads(),
+        reduces=multiplies_bfloat16(device_class(cell.request.device)),
         unavailable=unavailable,
         fingerprints=fingerprints,
         owner=fingerprint(secret),

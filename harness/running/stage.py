@@ -22,6 +22,7 @@ from harness.store.provenance import packages_of, sha256_of, source_sha256
 
 if TYPE_CHECKING:
     from harness.api.plugins import Progress
+    from harness.api.precision import Precision
     from harness.asking.plan import Cell
     from harness.running.run import Run
 
@@ -131,9 +132,10 @@ def code_identity(*modules: str) -> dict[str, Any]:
     }
 
 
-def hardware(cell: Cell) -> dict[str, Any]:
-    """What decides the last digits of what is trained or solved."""
-    return {"device": cell.device, "threads": cell.threads}
+def hardware(cell: Cell, precision: Precision = "float32") -> dict[str, Any]:
+    """What decides the last digits of what is trained or solved, or more of them."""
+    reduced = {} if precision == "float32" else {"precision": precision}
+    return {"device": cell.device, "threads": cell.threads, **reduced}
 
 
 def budget_identity(cell: Cell) -> list[float]:

@@ -10,6 +10,7 @@ from harness.api.data import Samples, Splits
 from harness.api.errors import CellFailed
 from harness.api.knowledge import ReleaseKind
 from harness.api.plugins import Progress, Recipe, Victim, silent
+from harness.api.precision import Precision
 from harness.api.release import Release
 from harness.rng import public_stream, secret_stream
 from harness.running.release import (
@@ -118,7 +119,7 @@ class TrainStage(Stage[Trained]):
             "repeat": self.repeat,
             "seed": self.cell.request.seed,
             "owner": self.cell.owner,
-            "hardware": hardware(self.cell),
+            "hardware": hardware(self.cell, self.cell.victim_precision(self.defenses)),
         }
 
     def make(self, run: Run, progress: Progress) -> Artifact:
@@ -136,6 +137,7 @@ class TrainStage(Stage[Trained]):
                 self._training_stream(stack, run.secret),
                 run.device,
                 stack=stack,
+                precision=self.cell.victim_precision(self.defenses),
                 progress=clock,
             )
             seconds = float(made.facts.get(SECONDS, clock.seconds))
@@ -190,6 +192,7 @@ def train(
     device: torch.device,
     *,
     stack: Stack | None = None,
+    precision: Precision = "float32",
     progress: Progress = silent,
 ) -> nn.Sequential:
     """The victim trained under this release's stack, on `device`, in evaluation mode.
@@ -211,7 +214,17 @@ def train(
     shape = tuple(images.shape[2:])
     model = fresh(victim, shape, classes, stream, device=device)
     recipe: Recipe = victim.config
-    return fit(model, images, labels, recipe, stream, device=device, stack=stack, progress=progress)
+    return fit(
+        model,
+        images,
+        labels,
+        recipe,
+        stream,
+        device=device,
+        stack=stack,
+        precision=precision,
+        progress=progress,
+    )
 
 
 def utility(

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -17,7 +18,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from harness.api import CellFailed, Loader, Progress, Recipe, Stream, Victim
 from harness.api.plugins import silent
-from harness.api.training import optimiser, rate, spans
+from harness.api.precision import Precision
+from harness.api.training import descend, optimiser, rate, spans
 from harness.rng import seeded
 from harness.running.release import Stack
 from harness.sandbox.rebuilding import cut_at
@@ -160,6 +162,7 @@ def fit(
     device: torch.device,
     stack: Stack | None = None,
     stop_after: int | None = None,
+    precision: Precision = "float32",
     progress: Progress = silent,
 ) -> nn.Sequential:
     """Train `model` (in place, returned in evaluation mode) as the recipe says.
@@ -167,12 +170,12 @@ def fit(
     `images` [T,n,*shape] and soft `labels` [T,n,classes]. The stack's training defenses prepare
     the loop and add their penalties, its gradient defenses act on each batch's gradients.
     `stop_after` ends early, at that epoch of the recipe's schedule; 0 trains nothing.
-    On CUDA the loop runs channels-last and in bfloat16 where the device has it.
+    On CUDA, and in bfloat16, the loop runs channels-last.
     Raises `CellFailed` when the loss is no number any more.
     """
     stack = stack or Stack()
     dtype = next(model.parameters()).dtype
-    if device.type == "cuda":
+    if device.type == "cuda" or precision == "bfloat16":
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     generator = stream.stream(what="order").generator()
     material = Batches(
@@ -192,6 +195,7 @@ def fit(
             stack,
             stream,
             epochs=recipe.epochs if stop_after is None else stop_after,
+            precision=precision,
             progress=progress,
         )
     return model.eval()
@@ -205,6 +209,7 @@ def _run(
     stream: Stream,
     *,
     epochs: int,
+    precision: Precision,
     progress: Progress,
 ) -> None:
     model, optimizer, loader = _prepared(
@@ -212,39 +217,27 @@ def _run(
     )
     schedule = LambdaLR(optimizer, rate(recipe, recipe.epochs * len(material)))
     streams = gradient_streams(stack, stream)
-    mixed = mixed_precision(next(blocks.parameters()))
+    protect_all = partial(_protect_in_place, blocks, stack, streams) if stack.gradient else None
     with objective(model, blocks, recipe.cut, stack) as loss_of:
-
-        def step(images: Tensor, labels: Tensor) -> Tensor:
-            optimizer.zero_grad()
-            with mixed:
-                loss = loss_of(images, labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if stack.gradient:
-                _protect_in_place(blocks, stack, streams)
-            optimizer.step()
-            schedule.step()
-            return loss.detach()
-
         for epoch in range(1, epochs + 1):
-            loss = _mean_loss(step, loader)
+            losses = descend(
+                model,
+                optimizer,
+                loader,
+                lambda batch: loss_of(*batch),
+                schedule=schedule,
+                precision=precision,
+                before_step=protect_all,
+            )
+            loss = _mean(losses)
             _require_finite(loss, epoch, recipe)
             progress(epoch, epochs, f"loss {loss:.3f}")
 
 
-def mixed_precision(like: Tensor) -> torch.autocast:
-    """bfloat16 where a CUDA device computes in it; float32 anywhere else.
-
-    A CPU gains nothing from it, and a model that was asked for in another type keeps that.
-    """
-    gains = like.is_cuda and like.dtype is torch.float32 and torch.cuda.is_bf16_supported(False)
-    return torch.autocast(like.device.type, dtype=torch.bfloat16, enabled=gains)
-
-
-def _mean_loss(step: Callable[[Tensor, Tensor], Tensor], loader: Iterable[Any]) -> float:
-    """One epoch. The losses are read at its end: reading each would wait for the device."""
-    losses = [step(images, labels) for images, labels in loader]
-    return torch.stack(losses).mean().item() if losses else 0.0
+def _mean(losses: Iterable[Tensor]) -> float:
+    """Of one epoch. They are read at its end: reading each would wait for the device."""
+    found = list(losses)
+    return torch.stack(found).mean().item() if found else 0.0
 
 
 def _protect_in_place(blocks: nn.Sequential, stack: Stack, streams: Sequence[Stream]) -> None:

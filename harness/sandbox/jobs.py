@@ -31,6 +31,7 @@ from harness.api import (
     Scale,
     View,
 )
+from harness.api.precision import Precision
 from harness.api.release import Encoder
 from harness.asking.registry import registry
 from harness.rng import KeyedStream
@@ -83,6 +84,7 @@ class Frame(BaseModel):
     seconds: float
     megabytes: int
     threads: int
+    precision: Precision = "float32"
 
     @property
     def budget(self) -> Budget:
@@ -134,6 +136,7 @@ def open_view(folder: Path, frame: Frame) -> View:
         rng=KeyedStream(bytes.fromhex(frame.key)),
         protocol=frame.protocol,
         shared=_shared(folder / SHARED, frame.device),
+        precision=frame.precision,
     )
 
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from harness.api import Budget, Classifier, Learner, Lesson, Progress, Samples, Scale
+from harness.api.precision import Precision
 from harness.rng import KeyedStream
 from harness.sandbox.feed import Fed
 from harness.sandbox.jobs import Named, built, encoder
@@ -59,6 +60,7 @@ class LessonFrame(BaseModel):
     seconds: float
     megabytes: int
     threads: int
+    precision: Precision = "float32"
 
     @property
     def scale(self) -> Scale:
@@ -120,6 +122,7 @@ def _lesson(folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Messag
         device=device,
         rng=KeyedStream(bytes.fromhex(frame.key)),
         victim=built("victims", frame.victim),
+        precision=frame.precision,
     )
 
 

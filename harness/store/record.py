@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.api.errors import IntegrityError, UsageError
+from harness.api.precision import Precision
 from harness.asking.request import Request
 from harness.scoring.findings import Finding
 from harness.scoring.flags import Flag
@@ -127,6 +128,8 @@ class RunRecord(BaseModel):
     seeds: dict[str, str | int] = {}
     device: str
     threads: int
+    precision: Precision = "float32"
+    """What networks were trained in, or some of them: those that may be."""
     utility: Utility | None = None
     learners: dict[str, Used] = {}
     """Who learned from the release, as written."""
@@ -197,8 +200,12 @@ def fingerprint(values: dict[str, Any]) -> str:
 
 
 def parse_record(values: dict[str, Any]) -> RunRecord:
-    """A record from JSON values, of this version or of one before."""
+    """A record from JSON values, of this version or of one before.
+
+    Before there was a choice, all networks were trained in float32.
+    """
     values = dict(values)
+    values["request"] = {"precision": "float32", **values["request"]}
     if values.get("utility"):
         values["utility"] = _upgraded(values["utility"])
     values["schema_"] = values.pop("schema", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from harness.api import UsageError
 from harness.asking.plan import plan
 from harness.asking.registry import Registry, registry
 from harness.boards.freezing import COMMENT, check_frozen, freeze, frozen, strange
-from harness.boards.protocol import read_board
+from harness.boards.protocol import Board, read_board
 from harness.store.record import Used
 
 pytestmark = pytest.mark.core
@@ -26,6 +27,7 @@ title = "Tiny"   # with a remark
 dataset = "fashion-mini"
 preset = "standard"
 metrics = "snr_db,lpips_vgg"
+precision = "float32"
 
 [[tracks]]
 name = "once"
@@ -144,3 +146,10 @@ def test_a_board_that_is_ranked_by_no_metric_is_not_run() -> None:
     with pytest.raises(UsageError, match=r"no score 'snr_bd' to rank by\. Did you mean"):
         check_frozen(board(ranked_by=["snr_bd"]), registry())
     check_frozen(board(ranked_by=["mse"]), registry())
+
+
+def test_a_board_that_leaves_precision_to_machines_is_not_frozen():
+    left = TEXT.replace('precision = "float32"\n', "")
+    board = Board.model_validate(tomllib.loads(left))
+    with pytest.raises(UsageError, match="leaves the precision of training to the machine"):
+        frozen(board, registry())

@@ -89,6 +89,7 @@ def test_an_open_board_is_held_to_no_list() -> None:
 def test_an_open_board_is_closed_before_it_is_frozen(tmp_path: Path) -> None:
     text = (
         'name = "tiny"\ntitle = "Tiny"\nstage = "open"\n[options]\ndataset = "fashion-mini"\n'
+        'precision = "float32"\n'
         '[[tracks]]\nname = "once"\ntitle = "All"\ndefenses = ["none"]\n'
         '[[tracks.cells]]\nattacks = ["linear"]\n'
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.functional import cross_entropy
 
+from harness.api.training import descend
 from harness_plugins.clusters.embedding import PairNetwork
 from harness_plugins.networks.holdout import held_out
 from harness_plugins.networks.training import schedule, snapshot
@@ -127,14 +129,17 @@ def _train(
     scheduler = schedule(optimizer, plan.steps)
     every = max(1, plan.steps // _EXAMS)
     best = _Best(snapshot(network), auc(network, exam))
-    for step in range(1, plan.steps + 1):
-        network.train()
-        loss = contrast(network, teacher.lesson(samples, plan.batch, rng.stream(step=step)))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        scheduler.step()
+    steps = range(1, plan.steps + 1)
+    losses = descend(
+        network,
+        optimizer,
+        (teacher.lesson(samples, plan.batch, rng.stream(step=step)) for step in steps),
+        partial(contrast, network),
+        schedule=scheduler,
+        longest=1.0,
+        precision=teacher.view.precision,
+    )
+    for step, _ in zip(steps, losses, strict=True):
         if step % every == 0 or step == plan.steps:
             found = auc(network, exam)
             if found >= best.auc:

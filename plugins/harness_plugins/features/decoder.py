@@ -116,8 +116,14 @@ class School:
         def loss_of(index: Tensor) -> Tensor:
             return training.log_error(self.guess(index), self.samples.images[index]).mean()
 
-        batches = self.batches(epoch)
-        training.train_epoch(self.network, self.optimizer, batches, loss_of, self.scheduler)
+        training.train_epoch(
+            self.network,
+            self.optimizer,
+            self.batches(epoch),
+            loss_of,
+            self.scheduler,
+            precision=self.view.precision,
+        )
 
     def examine(self, share: float, score: float) -> tuple[float, float]:
         """The best share and score so far; the weights that reached them are kept."""

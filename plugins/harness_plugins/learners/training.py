@@ -14,11 +14,13 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import update_bn
 
 from harness.api import CellFailed
-from harness.api.training import optimiser, rate, spans
+from harness.api.training import descend, optimiser, rate, spans
 from harness_plugins.resizing import fit_images, resize
 from harness_plugins.victims.normalisation import groups_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from harness.api import Lesson, Progress
@@ -79,30 +81,35 @@ def train(model: nn.Sequential, lesson: Lesson, inputs: Inputs, progress: Progre
     where the loss is no number any more.
     """
     recipe, rounds = lesson.victim.config, lesson.release.rounds
+    if lesson.precision == "bfloat16":
+        model.to(memory_format=torch.channels_last)
     steps = len(spans(lesson.release.rows, recipe.batch_size))
     optimizer = optimiser(model, recipe)
     schedule = LambdaLR(optimizer, rate(recipe, recipe.epochs * steps))
+
+    def loss_of(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return cross_entropy(model(batch[0]), batch[1])
+
     rows, labels = _round(lesson, inputs, 0)
     shares = labels.mean(0) / labels.mean(0).sum()
-    model.train()
     for epoch in range(recipe.epochs):
         if epoch and rounds > 1:
             rows, labels = _round(lesson, inputs, epoch % rounds)
         order = torch.randperm(len(rows)).to(lesson.device)
-        losses = []
-        for span in spans(len(rows), recipe.batch_size):
-            optimizer.zero_grad()
-            loss = cross_entropy(model(rows[order[span]]), labels[order[span]])
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            losses.append(loss.detach())
-        mean = float(torch.stack(losses).mean())
+        batches = ((rows[chosen], labels[chosen]) for chosen in _cut(order, recipe.batch_size))
+        losses = descend(
+            model, optimizer, batches, loss_of, schedule=schedule, precision=lesson.precision
+        )
+        mean = float(torch.stack(list(losses)).mean())
         if not math.isfinite(mean):
             raise CellFailed(f"training diverged: the loss was {mean} in epoch {epoch + 1}")
         progress(epoch + 1, recipe.epochs, f"loss {mean:.3f}")
     model.eval()
     return shares
+
+
+def _cut(order: Tensor, size: int) -> Iterator[Tensor]:
+    return (order[span] for span in spans(len(order), size))
 
 
 def _round(lesson: Lesson, inputs: Inputs, turn: int) -> tuple[Tensor, Tensor]:

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.api.training import descend
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from harness.api.precision import Precision
 
 # A squared error a pixel below this (40 dB) is as good as none: log would chase it for ever.
 _ERROR_FLOOR = 1e-4
@@ -66,20 +70,31 @@ def train_epoch(
     batches: Iterable[Tensor],
     loss_of: Callable[[Tensor], Tensor],
     scheduler: torch.optim.lr_scheduler.LambdaLR | None = None,
+    *,
+    precision: Precision,
 ) -> None:
     """One pass: `loss_of` gives the loss of the rows it is asked for.
 
     With a scheduler, steps are also held to a gradient norm of one.
     """
-    network.train()
-    for index in batches:
-        optimizer.zero_grad(set_to_none=True)
-        loss_of(index).backward()
-        if scheduler is not None:
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        if scheduler is not None:
-            scheduler.step()
+    longest = None if scheduler is None else 1.0
+    for _ in descend(
+        network,
+        optimizer,
+        batches,
+        loss_of,
+        schedule=scheduler,
+        longest=longest,
+        precision=precision,
+    ):
+        pass
+
+
+def channels_last(network: nn.Module) -> None:
+    """Lay out a network's filters so that a CPU is a fifth faster, whatever inputs look like."""
+    for parameter in network.parameters():
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
 
 
 def snapshot(network: nn.Module) -> dict[str, Tensor]:

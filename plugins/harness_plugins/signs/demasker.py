@@ -50,7 +50,9 @@ def learn(
     network = build(view.shape[0], first.weights.shape[1] + 1, base, view.device)
     if not hidden:
         return {**training.snapshot(network), "hidden": torch.zeros(1)}
-    school = School(_lesson_of(view), _objective(view, method, base, lr), epochs, lr)
+    school = School(
+        _lesson_of(view), _objective(view, method, base, lr), epochs, lr, view.precision
+    )
     kept = school.teach(network, samples, held_out, rng, progress)
     return {**kept, "hidden": torch.ones(1)}
 

@@ -52,7 +52,5 @@ class SignNetwork(nn.Module):
 def build(channels: int, told: int, base: int, device: torch.device) -> SignNetwork:
     """An untrained network."""
     network = SignNetwork(channels, told, base).to(device)
-    for parameter in network.parameters():
-        if parameter.dim() == 4:  # a fifth faster on a CPU
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    training.channels_last(network)
     return network

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.api import Progress, Samples, Stream
+    from harness.api.precision import Precision
     from harness_plugins.signs.network import SignNetwork
 
     MakeLesson = Callable[[Samples, Stream], "Lesson"]
@@ -72,6 +73,7 @@ class School:
     objective: Objective
     epochs: int
     lr: float
+    precision: Precision
 
     def teach(
         self,
@@ -114,7 +116,9 @@ class School:
             return self.objective(network(part.seen, part.told), part)
 
         batches = torch.arange(len(lesson.seen), device=lesson.seen.device).split(_BATCH)
-        training.train_epoch(network, optimizer, batches, loss_of, scheduler)
+        training.train_epoch(
+            network, optimizer, batches, loss_of, scheduler, precision=self.precision
+        )
 
     @torch.no_grad()
     def _error(self, network: SignNetwork, exam: Lesson) -> tuple[float, float]:

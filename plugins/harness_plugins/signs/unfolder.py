@@ -37,7 +37,7 @@ def learn(
     held_out, samples = parted(view.public, images)
     fit_images(held_out.images, view.shape)
     network = build(view.shape[0], 1, base, view.device)
-    school = School(_lesson, cross_entropy, epochs, lr)
+    school = School(_lesson, cross_entropy, epochs, lr, view.precision)
     return school.teach(network, samples, held_out, view.rng.stream(use="unfold"), progress)
 
 

@@ -48,7 +48,13 @@ class AdversarialSchool(School):
 
     def teach(self, epoch: int) -> None:
         """One pass; the rate is constant, as in the paper."""
-        training.train_epoch(self.network, self.optimizer, self.batches(epoch), self._loss)
+        training.train_epoch(
+            self.network,
+            self.optimizer,
+            self.batches(epoch),
+            self._loss,
+            precision=self.view.precision,
+        )
 
     def _loss(self, index: Tensor) -> Tensor:
         """−log D(G(z)) + ξ|x − G(z)| + ξ|z − h(G(z))|, means of moduli, after D's own step."""

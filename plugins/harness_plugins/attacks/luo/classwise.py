@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from harness.api.training import descend
 from harness_plugins.attacks.luo import CLASSWISE
 from harness_plugins.attacks.luo.lessons import Law, Lesson, lesson_of, lessons
 from harness_plugins.attacks.luo.ranks import pair_auc
@@ -126,7 +128,7 @@ class School:
     """Both towers and how sharply they tell; the tower of images is only learned from."""
 
     def __init__(self, view: View, centre: Tensor, spread: Tensor) -> None:
-        self.centre, self.spread = centre, spread
+        self.centre, self.spread, self.precision = centre, spread, view.precision
         self.encodings = Tower(view.shape).to(view.device)
         self.images = Tower(view.shape).to(view.device)
         self.sharpness = nn.Parameter(torch.tensor(2.5, device=view.device))
@@ -143,17 +145,20 @@ class School:
         progress: Progress,
     ) -> None:
         """Leaves the tower of encodings ready for use."""
-        parameters = [*self.encodings.parameters(), *self.images.parameters(), self.sharpness]
+        towers = nn.ModuleList([self.encodings, self.images])
+        parameters = [*towers.parameters(), self.sharpness]
         optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=1e-2)
-        scheduler = schedule(optimizer, steps)
-        for step in range(1, steps + 1):
-            loss = self.contrast(*next(batches))
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            scheduler.step()
+        losses = descend(
+            towers,
+            optimizer,
+            islice(batches, steps),
+            lambda batch: self.contrast(*batch),
+            schedule=schedule(optimizer, steps),
+            precision=self.precision,
+        )
+        for step, loss in enumerate(losses, 1):
             if step % 10 == 0 or step == steps:
-                progress(step, steps, f"images of one class: {float(loss.detach()):.2f} nats")
+                progress(step, steps, f"images of one class: {float(loss):.2f} nats")
         self.encodings.eval()
 
     def contrast(self, one: Tensor, other: Tensor, images: Tensor) -> Tensor:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, relu, softplus
 
+from harness.api.training import descend
 from harness_plugins.attacks.luo import COMPARATIVE
 from harness_plugins.attacks.luo.lessons import Law, Lesson, lesson_of, lessons
 from harness_plugins.attacks.luo.ranks import pair_auc
@@ -68,8 +70,8 @@ class Comparative(nn.Module):
         self.importance = nn.Parameter(torch.full((2 * features,), _START / features).expm1().log())
         self.threshold = nn.Parameter(torch.tensor(_START / 2))
 
-    def places(self, scaled: Tensor) -> Tensor:
-        """[n, e] of encodings [n, c, h, w] over their largest label weight."""
+    def forward(self, scaled: Tensor) -> Tensor:
+        """[n, e] places of encodings [n, c, h, w] over their largest label weight."""
         height, width = scaled.shape[-2:]
         top, left = height // 4, width // 4
         middle = scaled[..., top : height - top, left : width - left]
@@ -78,7 +80,7 @@ class Comparative(nn.Module):
         few, many = (softplus(part).sqrt().view(1, -1, 1) for part in self.importance.chunk(2))
         return torch.cat([(maps[0] * few).flatten(1), (maps[1] * many).flatten(1)], 1)
 
-    def forward(self, places: Tensor, others: Tensor) -> Tensor:
+    def odds(self, places: Tensor, others: Tensor) -> Tensor:
         """Log-odds [n, m] that places [n, e] and [m, e] are of one image."""
         return places @ others.T - self.threshold
 
@@ -106,7 +108,7 @@ class Comparer:
         """[m, e], block by block."""
         rows = torch.arange(len(members), device=members.share.device)
         blocks = ((members[part].scaled - self.centre) / self.spread for part in rows.split(_BLOCK))
-        return torch.cat([self.network.places(block) for block in blocks])
+        return torch.cat([self.network(block) for block in blocks])
 
 
 def learn(
@@ -129,20 +131,25 @@ def learn(
     centre, spread = scaled.mean(0), scaled.std().clamp(min=1e-12)
     network = Comparative(view.shape[0], compare_features).to(view.device)
     optimizer = torch.optim.Adam(network.parameters(), lr=compare_rate)
-    scheduler = schedule(optimizer, compare_steps)
     source = lessons(view, law, samples[held:], _ROUNDS, rng.stream(use="lessons"))
     batches = _batches(source, rng.stream(use="batches"))
-    network.train()
-    for step in range(1, compare_steps + 1):
-        lesson, rows = next(batches)
-        loss = balanced(network, (lesson.members[rows].scaled - centre) / spread, lesson, rows)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        scheduler.step()
+
+    def loss_of(batch: tuple[Lesson, Tensor]) -> Tensor:
+        lesson, rows = batch
+        return balanced(network, (lesson.members[rows].scaled - centre) / spread, lesson, rows)
+
+    losses = descend(
+        network,
+        optimizer,
+        islice(batches, compare_steps),
+        loss_of,
+        schedule=schedule(optimizer, compare_steps),
+        longest=1.0,
+        precision=view.precision,
+    )
+    for step, loss in enumerate(losses, 1):
         if step % 10 == 0 or step == compare_steps:
-            progress(step, compare_steps, f"pairs: {float(loss.detach()):.3f} nats")
+            progress(step, compare_steps, f"pairs: {float(loss):.3f} nats")
     network.eval()
     kept = {**snapshot(network), "centre": centre, "spread": spread}
     some = exam.members[torch.arange(min(len(scaled), _EXAMINED), device=centre.device)]
@@ -183,8 +190,8 @@ def _pairs(lesson: Lesson, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def balanced(network: Comparative, shown: Tensor, lesson: Lesson, rows: Tensor) -> Tensor:
     """Cross-entropy [] in nats; both kinds of pairs count half, chance is log 2."""
-    places = network.places(shown)
-    odds = network(places, places)
+    places = network(shown)
+    odds = network.odds(places, places)
     same, other = _pairs(lesson, rows)
     return (_mean(softplus(-odds), same) + _mean(softplus(odds), other)) / 2
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.functional import one_hot
 
+from harness.api.training import descend
 from harness_plugins.attacks.luo.fusion import Heap
 from harness_plugins.attacks.luo.lessons import Law, Lesson, lesson_of, lessons
 from harness_plugins.attacks.luo.restorer import Restorer
@@ -58,7 +60,7 @@ def learn(
     wrong = 0.0 if config.knows("clusters") else config.impure
     plan = Plan(config.fusion_steps, config.fusion_rate, wrong, config.members)
     clusters = simulated(source, likeness, view.classes, plan, rng.stream(use="train"))
-    train(restorer, clusters, plan, view.scale, progress)
+    train(restorer, clusters, plan, view, progress)
     restorer.eval()
     most = min(plan.members, _MOST)
     images, drawn = exam.usable[:_EXAMINED], rng.stream(use="examined")
@@ -74,25 +76,31 @@ def train(
     restorer: Restorer,
     clusters: Iterator[tuple[Heap, Tensor]],
     plan: Plan,
-    scale: Scale,
+    view: View,
     progress: Progress,
 ) -> None:
     """Fusion and denoiser learn together; the loss of what is fused counts half."""
-    optimizer = torch.optim.Adam(restorer.parameters(), lr=plan.lr)
-    scheduler = schedule(optimizer, plan.steps)
-    restorer.train()
-    for step in range(1, plan.steps + 1):
-        heap, truth = next(clusters)
+    scale = view.scale
+
+    def loss_of(cluster: tuple[Heap, Tensor]) -> Tensor:
+        heap, truth = cluster
         fused, image = restorer(heap)
         unit, right = scale.restore(image), scale.restore(truth)
-        loss = objective(unit, right) + objective(scale.restore(fused), right) / 2
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(restorer.parameters(), 1.0)
-        optimizer.step()
-        scheduler.step()
+        return objective(unit, right) + objective(scale.restore(fused), right) / 2
+
+    optimizer = torch.optim.Adam(restorer.parameters(), lr=plan.lr)
+    losses = descend(
+        restorer,
+        optimizer,
+        islice(clusters, plan.steps),
+        loss_of,
+        schedule=schedule(optimizer, plan.steps),
+        longest=1.0,
+        precision=view.precision,
+    )
+    for step, loss in enumerate(losses, 1):
         if step % 10 == 0 or step == plan.steps:
-            progress(step, plan.steps, f"fusion: loss {float(loss.detach()):.3f}")
+            progress(step, plan.steps, f"fusion: loss {float(loss):.3f}")
 
 
 def objective(images: Tensor, truth: Tensor) -> Tensor:

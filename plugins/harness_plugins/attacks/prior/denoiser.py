@@ -92,9 +92,7 @@ class PublicDenoiser:
         classes, channels = len(spectrum.means), shape[0]
         network = Denoiser(3 * channels, 1 + classes, channels + 1, base)
         self.network = network.to(spectrum.mean.device)
-        for parameter in self.network.parameters():
-            if parameter.dim() == 4:  # a fifth faster on a CPU
-                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+        training.channels_last(self.network)
 
     @classmethod
     def of(cls, view: View, base: int) -> PublicDenoiser:
@@ -158,7 +156,12 @@ def learn_denoiser(
         lesson = _Lesson(view, denoiser, samples, epoch)
         order = lesson.rng.permutation(len(samples)).to(view.device)
         training.train_epoch(
-            denoiser.network, optimizer, order.split(batch), lesson.loss, scheduler
+            denoiser.network,
+            optimizer,
+            order.split(batch),
+            lesson.loss,
+            scheduler,
+            precision=view.precision,
         )
         progress(epoch + 1, epochs, f"error {_DECIBELS * lesson.mean:.2f} dB")
     return denoiser.tensors()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.functional import cross_entropy
 
+from harness.api.training import descend
 from harness_plugins.attacks.similarity.network import Towers
 from harness_plugins.candidates import at_shape
 from harness_plugins.networks.holdout import held_out
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.api import Progress, Samples, Stream, View
+    from harness.api.precision import Precision
     from harness_plugins.attacks.similarity import SimilarityConfig
 
 # Images of one exercise: enough to meet as in a release, few enough to be encoded in a moment.
@@ -37,25 +41,31 @@ def learn(view: View, config: SimilarityConfig, progress: Progress) -> dict[str,
     held = held_out(len(view.public))
     network = Towers(view.shape).to(view.device)
     samples = view.public[held:][: config.images]
-    _train(network, _lessons(view, samples, config.batch), config, progress)
+    lessons = _lessons(view, samples, config.batch)
+    _train(network, lessons, config, view.precision, progress)
     exam = _exam(network, view, view.public[:held])
     return {**network.state_dict(), "exam": exam}
 
 
 def _train(
-    network: Towers, lessons: Iterator[Lesson], config: SimilarityConfig, progress: Progress
+    network: Towers,
+    lessons: Iterator[Lesson],
+    config: SimilarityConfig,
+    precision: Precision,
+    progress: Progress,
 ) -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=config.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
-    network.train()
-    for step in range(config.steps):
-        loss = contrast(network, next(lessons))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
-        if step % 10 == 9:
-            progress(step + 1, config.steps, f"contrast {float(loss.detach()):.3f}")
+    losses = descend(
+        network,
+        optimizer,
+        islice(lessons, config.steps),
+        partial(contrast, network),
+        schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps),
+        precision=precision,
+    )
+    for step, loss in enumerate(losses, 1):
+        if step % 10 == 0:
+            progress(step, config.steps, f"contrast {float(loss):.3f}")
 
 
 def contrast(network: Towers, lesson: Lesson) -> Tensor:

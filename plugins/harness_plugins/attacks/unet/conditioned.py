@@ -32,9 +32,7 @@ def build(view: View, config: UNetConfig) -> Denoiser:
     """An untrained network for what this view will hold."""
     planes, vector = inputs_of(view.shape[0], view.classes, view.has(Channel.LABELS))
     network = Denoiser(planes, vector, view.shape[0], config.base).to(view.device)
-    for parameter in network.parameters():
-        if parameter.dim() == 4:  # a fifth faster on a CPU
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    training.channels_last(network)
     return network
 
 
@@ -122,7 +120,14 @@ class _School:
             return training.log_error(guess, samples.images[index]).mean()
 
         batches = torch.arange(len(samples), device=self.view.device).split(self.config.batch)
-        training.train_epoch(self.network, self.optimizer, batches, loss_of, self.scheduler)
+        training.train_epoch(
+            self.network,
+            self.optimizer,
+            batches,
+            loss_of,
+            self.scheduler,
+            precision=self.view.precision,
+        )
 
     def examine(self, share: float, score: float) -> tuple[float, float]:
         """The best share and score so far; the state that reached them is kept."""

@@ -64,7 +64,7 @@ def _lesson(
         return losses[-1]
 
     batches = torch.arange(len(inputs), device=view.device).split(config.batch)
-    training.train_epoch(network, optimizer, batches, loss_of)
+    training.train_epoch(network, optimizer, batches, loss_of, precision=view.precision)
     return float(torch.stack([loss.detach() for loss in losses]).mean())
 
 

@@ -6,14 +6,10 @@ weights; it begins with the eight digits in the file's name.
 
 from __future__ import annotations
 
-import os
-import platform
-import re
-from pathlib import Path
-
 from pydantic import Field
 
 from harness.api import Asset, AssetFile, Config, Source, SpaceSpec, hookimpl
+from harness.api.precision import multiplies_bfloat16
 from harness_plugins.trunks import VGG16_TRUNK
 
 
@@ -125,15 +121,8 @@ def _space(
 
 
 def arithmetic() -> str:
-    """`bfloat16` where this processor multiplies such numbers, else `float32`.
-
-    Emulated, they would be slower: so where the environment forbids oneDNN instructions.
-    """
-    cpu = Path("/proc/cpuinfo")
-    if platform.machine() != "x86_64" or not cpu.exists() or "ONEDNN_MAX_CPU_ISA" in os.environ:
-        return "float32"
-    able = re.search(r"\b(avx512_bf16|amx_bf16)\b", cpu.read_text(encoding="utf-8"))
-    return "bfloat16" if able else "float32"
+    """`bfloat16` where this processor multiplies such numbers, else `float32`."""
+    return "bfloat16" if multiplies_bfloat16("cpu") else "float32"
 
 
 @hookimpl
