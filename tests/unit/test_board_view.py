@@ -348,7 +348,8 @@ def test_a_command_repeats_the_cell() -> None:
         "harness evaluate --defense 'mixup[k=2]' --attack linear --dataset fashion-mini "
         "--preset standard --private-size 8 --test-size 100"
     )
-    assert commands == (f"{asked} --threads 1", f"{asked} --seed 3 --threads 1")
+    machine = "--precision float32 --threads 1"
+    assert commands == (f"{asked} {machine}", f"{asked} --seed 3 {machine}")
 
 
 def test_the_order_of_records_changes_nothing() -> None:

@@ -84,7 +84,7 @@ def test_a_pair_scores_the_weighed_cosines_of_its_maps():
             ]
         )
         expected = torch.nn.functional.softplus(network.importance) @ cosines - network.threshold
-        found = network(network.places(one), network.places(other))
+        found = network.odds(network(one), network(other))
     torch.testing.assert_close(found.squeeze(), expected)
 
 
