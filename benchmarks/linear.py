@@ -13,6 +13,12 @@ the release. SNR is the mean over images in dB, unclamped but for the descent, w
 Alone, each size in a process of its own: release and answer are memory-mapped files, and memory
 is the most that the process held beside them (`Anonymous` of Linux' smaps_rollup, sampled). The
 release is random numbers there: neither time nor memory depends on them.
+
+    python benchmarks/linear.py --copies 1 10 100 [--threads 1]
+
+What the paper's descent brings back of 1000 images in noise-free pairs (16 px a side), and of so
+many copies of that release side by side, as one of as many more images: all have the same score,
+or the descent gets weaker with the number of images alone.
 """
 
 from __future__ import annotations
@@ -52,6 +58,7 @@ from harness_plugins.mixtures.prior import GaussianPrior, prior_of
 CHANNELS, SIDE = 3, 32
 D, RADIUS, ALPHA = CHANNELS * SIDE**2, 86.9, 0.65
 PUBLIC, COLUMNS, STEPS, TAKEN, PATIENCE = 8000, 32, 200, 20, 2000
+COPIED, SMALL = 1000, 16
 LEAST = {"exact": 20.0, "lmmse": 8.0}
 """How many times faster than the descent each has to be."""
 SLOPE, MEGABYTES = 2.0, 1000.0
@@ -271,6 +278,39 @@ def in_process(solver: str, n: int, threads: int) -> dict[str, Any]:
     return found
 
 
+def copied(copies: list[int], threads: int) -> list[dict[str, Any]]:
+    """SNR of the paper's 200 steps where one release stands so many times side by side."""
+    torch.set_num_threads(threads)
+    truth = smooth(COPIED, KeyedStream(b"copies"))
+    rng = KeyedStream(b"mixture")
+    weights = draw_weights(COPIED, ALPHA, rng)
+    sources = torch.stack([torch.arange(COPIED), rng.permutation(COPIED)], 1)
+    found = []
+    for times in copies:
+        shift = COPIED * torch.arange(times).repeat_interleave(COPIED).view(-1, 1)
+        n = COPIED * times
+        spread = sources.repeat(times, 1) + shift
+        mixture = Mixture.of(weights.repeat(times, 1)[None], spread[None], n)
+        images = truth.repeat(times, 1)
+        objective = Objective(mixture, mixture.apply(images), (SMALL, SMALL), 1e-3, 1e-4)
+        answer = descend(objective, (-3.0, 3.0), STEPS, 0.05, lambda _: None)
+        found.append({"images": n, "threads": threads, "snr_db": snr_of(images, answer)})
+    return found
+
+
+def smooth(n: int, rng: KeyedStream) -> Tensor:
+    """[n, SMALL²]: coarse normal numbers, enlarged."""
+    coarse = rng.normal(n, 1, SMALL // 4, SMALL // 4)
+    images = torch.nn.functional.interpolate(coarse, size=(SMALL, SMALL), mode="bilinear")
+    return images.flatten(1).clamp_(-3, 3)
+
+
+def report_copied(rows: list[dict[str, Any]]) -> None:
+    print(f"{'threads':>7}{'images':>9}{'SNR dB':>9}")
+    for row in rows:
+        print(f"{row['threads']:>7}{row['images']:>9}{row['snr_db']:>9.2f}")
+
+
 def report_together(rows: list[dict[str, Any]]) -> None:
     print(f"{'threads':>7}{'images':>9}  {'solver':<10}{'seconds':>10}", end="")
     print(f"{'residual':>11}{'SNR dB':>9}{'gain':>8}{'at least':>10}")
@@ -295,6 +335,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1], help="default: 2, then 1")
     parser.add_argument("--images", type=int, nargs="*", default=[2000, 20_000])
     parser.add_argument("--alone", type=int, nargs="*", default=[2000, 20_000, 200_000])
+    parser.add_argument("--copies", type=int, nargs="+", help="of 1000 images, side by side")
     parser.add_argument("--taken", type=int, default=TAKEN, help=f"of the {STEPS} steps of Adam")
     parser.add_argument("--json", action="store_true", help="machine-readable, instead of tables")
     parser.add_argument("--own", choices=LEAST, help=argparse.SUPPRESS)
@@ -306,6 +347,10 @@ def main() -> None:
     if asked.own:
         torch.set_num_threads(asked.threads[0])
         print(json.dumps(own(asked.own, asked.images[0])))
+        return
+    if asked.copies:
+        rows = [row for threads in asked.threads for row in copied(asked.copies, threads)]
+        print(json.dumps({"copies": rows}, indent=1)) if asked.json else report_copied(rows)
         return
     together, large = [], []
     for threads in asked.threads:

@@ -265,3 +265,13 @@ def test_the_sphere_tests_pairs_alone():
     view, _ = listed(Mixup(MixupConfig(k=3)), 10)
     with pytest.raises(CellFailed, match="k=2"):
         attack(Sphere(SphereConfig()), view)
+
+
+def test_pairs_are_worked_through_in_parts_of_a_row_where_they_are_many(monkeypatch):
+    view, _ = listed(Singmix(SingmixConfig(tau=1e-4)), 30)
+    whole = attack(Sphere(SphereConfig()), view).claims
+    monkeypatch.setattr("harness_plugins.attacks.sphere.attack._TOGETHER", 7 * 60)
+    monkeypatch.setattr("harness_plugins.attacks.sphere.attack._PAIR_SCORES", 2 * 60**2)
+    parted = attack(Sphere(SphereConfig()), view).claims
+    assert torch.equal(parted["candidate_scores"], whole["candidate_scores"])
+    assert torch.equal(parted["pair_scores"], whole["pair_scores"][:2])

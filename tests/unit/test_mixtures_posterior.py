@@ -179,3 +179,19 @@ def test_patches_are_noise_with_the_spectrum_of_images(k):
         spread = dense @ dense.T * variance + noise
         expected = variance * dense.T @ torch.linalg.solve(spread, told[:, column])
         torch.testing.assert_close(found[:, column], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_four_images_without_noise_are_solved_exactly_though_iterations_do_not_end():
+    world = World.of(400, 4, 1, "uniform", NoiseLaw(1.0, 0.0, 0.0, 0.0, 1e-14))
+    images, rows = world.drawn(0)
+    model = world.model
+    found = model.estimate(rows, report=quiet)
+    torch.testing.assert_close(found, images, rtol=0, atol=1e-3)
+    assert model.effort["cg_steps"] == 100
+    assert model.effort["cg_residual"] < 1e-12
+    dense = world.mixture.apply(torch.eye(400, dtype=torch.float64))
+    variance = world.prior.variances[[0, -1]]
+    normal = dense.T @ dense / 1e-14
+    expected = [torch.linalg.inv(normal + torch.eye(400) / v).diagonal() for v in variance]
+    uncertainty = model.system.uncertainty(variance)
+    torch.testing.assert_close(uncertainty, torch.stack(expected, 1), rtol=1e-4, atol=0)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -15,6 +15,8 @@ from harness_plugins.mixtures.conjugate import conjugate_gradients
 from harness_plugins.mixtures.rings import Rings, Symmetric
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from harness_plugins.mixtures.mixture import Mixture
@@ -23,6 +25,11 @@ _PROBES = 16
 _DENSE, _DENSE_NUMBERS = 1000, 2**25
 """Images, and images times rows, up to which the normal equations are written out."""
 _STEPS = {torch.float32: 300, torch.float64: 3000}
+_PATIENCE = 100
+"""Steps after which eigenvectors are found instead, which take as long as some 60 of 2000 images:
+mixtures of four images without noise take thousands of steps."""
+_EIGENVECTORS = 4096
+"""Images up to which there is memory for them, half a gigabyte."""
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
@@ -99,9 +106,41 @@ def ring_neighbours(mixture: Mixture, order: Tensor, following: Tensor) -> tuple
     return own, place[following[order]]
 
 
+@dataclass(frozen=True)
+class Spectrum:
+    """WᵀN⁻¹W = V diag(s) Vᵀ, which solves the equations under every prior variance at once.
+
+    `values` s [n] are not negative, `vectors` V [n, n]; float64.
+    """
+
+    values: Tensor
+    vectors: Tensor
+
+    @classmethod
+    def of(cls, mixture: Mixture, precision: Tensor) -> Spectrum:
+        """For rows of this `precision` [rows], the same in each column."""
+        weights = mixture.weights.double() * precision.double().sqrt().view(-1, 1)
+        values, vectors = torch.linalg.eigh(replace(mixture, weights=weights).gram().to_dense())
+        return cls(values.clamp(min=0), vectors)
+
+    def solve(self, right: Tensor, shift: Tensor) -> Tensor:
+        """Z [n, B] of (WᵀN⁻¹W + shift) Z = right [n, B], for shifts [B]."""
+        along = self.vectors.T @ right.double()
+        along /= self.values.view(-1, 1) + shift.double()
+        return (self.vectors @ along).to(right.dtype)
+
+    def inverse_diagonal(self, shift: Tensor) -> Tensor:
+        """[n, B] the diagonals of the inverses, for shifts [B]."""
+        inverse = (self.values.view(-1, 1) + shift.double()).reciprocal()
+        return (self.vectors.square() @ inverse).to(shift.dtype)
+
+
 @dataclass
 class SparseSystem:
-    """Any mixture and any number of rounds, by conjugate gradients."""
+    """Any mixture and any number of rounds, by conjugate gradients.
+
+    By eigenvectors, where those do not end soon and images are few.
+    """
 
     mixture: Mixture
     noise: Tensor
@@ -110,6 +149,7 @@ class SparseSystem:
     bytes: int = field(init=False)
     steps: int = 0
     residual: float = 0.0
+    spectrum: Spectrum | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """W and its transpose as sparse matrices."""
@@ -129,19 +169,43 @@ class SparseSystem:
             return noise.reciprocal()
         return (noise + self.patched.to(self.dtype).view(-1, 1) * variances).reciprocal()
 
+    @property
+    def _decomposable(self) -> bool:
+        """Whether all columns have one spectrum, and it can be found."""
+        few = self.mixture.n <= _EIGENVECTORS and self.noise.device.type != "mps"
+        return few and not bool(self.patched.any())
+
+    def _spectrum(self) -> Spectrum:
+        if self.spectrum is None:
+            self.spectrum = Spectrum.of(self.mixture, self.noise.reciprocal())
+        return self.spectrum
+
     def _solve(self, right: Tensor, precision: Tensor, variances: Tensor) -> Tensor:
         shift = variances.reciprocal()
+
+        def times(z: Tensor) -> Tensor:
+            return (self.up @ (precision * (self.down @ z))).addcmul_(z, shift)
+
+        if self.spectrum is not None:
+            return self._solve_exactly(times, right, shift)
+        tolerance, most = _TOLERANCE[self.dtype], _STEPS[self.dtype]
+        steps = _PATIENCE if self._decomposable else most
         diagonal = self.up.squared() @ precision.contiguous() + shift
-        solved = conjugate_gradients(
-            lambda z: (self.up @ (precision * (self.down @ z))).addcmul_(z, shift),
-            diagonal,
-            right,
-            tolerance=_TOLERANCE[self.dtype],
-            steps=_STEPS[self.dtype],
-        )
+        solved = conjugate_gradients(times, diagonal, right, tolerance=tolerance, steps=steps)
         self.steps = max(self.steps, solved.steps)
+        if solved.residual > tolerance and self._decomposable:
+            return self._solve_exactly(times, right, shift)
         self.residual = max(self.residual, solved.residual)
         return solved.values
+
+    def _solve_exactly(
+        self, times: Callable[[Tensor], Tensor], right: Tensor, shift: Tensor
+    ) -> Tensor:
+        values = self._spectrum().solve(right, shift)
+        wanted = right.norm(dim=0).clamp(min=torch.finfo(right.dtype).tiny)
+        left = (right - times(values)).norm(dim=0)
+        self.residual = max(self.residual, float((left / wanted).max()))
+        return values
 
     def solve(self, rows: Tensor, variances: Tensor) -> Tensor:
         """Z [n, B]."""
@@ -152,6 +216,8 @@ class SparseSystem:
     def uncertainty(self, variances: Tensor) -> Tensor:
         """[n, B], exactly where images are few, else estimated with random signs."""
         variances = variances.to(self.dtype)
+        if self.spectrum is not None:
+            return self.spectrum.inverse_diagonal(variances.reciprocal())
         if self.mixture.n <= _DENSE and self.mixture.n * len(self.noise) <= _DENSE_NUMBERS:
             return self._dense_uncertainty(variances)
         return self._probed_uncertainty(variances)

@@ -32,7 +32,7 @@ def harness_attacks() -> list[AttackSpec]:
     return [
         AttackSpec(
             name="linear",
-            version="1",
+            version="2",
             summary="inverts the known mixture by Adam with total variation and L2 penalties",
             reference="Augmented Mixup Procedure for Privacy-Preserving Collaborative Training, "
             "section 5 and appendix F, table 1",
@@ -51,7 +51,8 @@ def harness_attacks() -> list[AttackSpec]:
             presets={"paper": _PAPER},
             formula=(
                 "min over X in the valid range of mean((X~ - W X)^2) + lambda_tv mean|grad X| "
-                "+ lambda_2 mean(X^2), from zeros\n"
+                "+ lambda_2 mean(X^2), from zeros;\n"
+                "  times n/64, so that Adam's eps weighs as in the paper's table of 64 images\n"
                 "features: ridge regression from h(public) to public images"
             ),
             weaknesses=(

@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     from harness_plugins.mixtures.mixture import Mixture
 
 
+_IMAGES = 64
+"""Of the paper's table, whose mean over all entries this is for as many images."""
+
+
 @dataclass(frozen=True)
 class Objective:
-    """mean((X~ - W X)²) + lambda_tv · mean|∇X| + lambda_2 · mean(X²), for one channel.
+    """n/64 · (mean((X~ - W X)²) + lambda_tv · mean|∇X| + lambda_2 · mean(X²)), for one channel.
 
-    `observed` [rows, h·w]; `mixture` is W. The means run over entries of their own kind:
-    encodings, neighbouring pairs (horizontal and vertical ones apart), pixels.
+    `observed` [rows, h·w]; `mixture` is W, of n images. The means run over entries of their own
+    kind: encodings, neighbouring pairs (horizontal and vertical ones apart), pixels. Without the
+    factor gradients fall with n, below the eps that Adam adds to their size (1e-8): images of a
+    large release would come back worse for no other reason.
     """
 
     mixture: Mixture
@@ -28,22 +34,28 @@ class Objective:
     lambda_tv: float
     lambda_2: float
 
+    @property
+    def scale(self) -> float:
+        """n/64: what an image adds is the same in any release."""
+        return self.mixture.n / _IMAGES
+
     def value(self, images: Tensor) -> Tensor:
         """The objective at images [n, h·w]."""
         fit = (self.observed - self.mixture.apply(images)).square().mean()
         across, down = self._differences(images)
         roughness = sum(d.abs().mean() for d in (across, down) if d.numel())
-        return fit + self.lambda_tv * roughness + self.lambda_2 * images.square().mean()
+        size = images.square().mean()
+        return self.scale * (fit + self.lambda_tv * roughness + self.lambda_2 * size)
 
     def gradient(self) -> Callable[[Tensor, Tensor], None]:
         """A function that writes the gradient at images [n, h·w] into its second argument."""
-        scale = 2 / self.observed.numel()
+        scale = self.scale * 2 / self.observed.numel()
         gram = self.mixture.gram() * scale
         pull = self.mixture.gather(self.observed) * scale
 
         def write(images: Tensor, out: Tensor) -> None:
             torch.sub(torch.sparse.mm(gram, images), pull, out=out)
-            out.add_(images, alpha=2 * self.lambda_2 / images.numel())
+            out.add_(images, alpha=self.scale * 2 * self.lambda_2 / images.numel())
             self._add_roughness(images, out)
 
         return write
@@ -57,11 +69,11 @@ class Objective:
         planes = out.view(-1, *self.size)
         across, down = self._differences(images)
         if across.numel():
-            across.sign_().mul_(self.lambda_tv / across.numel())
+            across.sign_().mul_(self.scale * self.lambda_tv / across.numel())
             planes[:, :, 1:].add_(across)
             planes[:, :, :-1].sub_(across)
         if down.numel():
-            down.sign_().mul_(self.lambda_tv / down.numel())
+            down.sign_().mul_(self.scale * self.lambda_tv / down.numel())
             planes[:, 1:].add_(down)
             planes[:, :-1].sub_(down)
 

@@ -17,8 +17,11 @@ from harness_plugins.candidates import at_shape, claim_rows, released_rows
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from harness_plugins.attacks.sphere.consistency import Block
+
 _PAIR_SCORES = 2**26
 _TOGETHER = 2**18
+"""Pairs at a time: few enough to stay in a cache."""
 _EXERCISED = 500
 
 
@@ -39,7 +42,7 @@ class Sphere(Attack[SphereConfig]):
         shell, pairs = measured(view), self._pairs(view)
         tests = Tests(pairs, shell, progress)
         images = self._images(view, len(pairs.products))
-        scores = row_beliefs(tests.blocks, images, self.config.sweeps).amax(1)
+        scores = row_beliefs(tests.blocks, pairs.products, images, self.config.sweeps).amax(1)
         told = {
             "radius": shell.radius,
             "deviation": shell.deviation,
@@ -82,20 +85,23 @@ class Tests:
         kept = min(len(pairs.products), _PAIR_SCORES // size.numel())
         self.first = pairs.gram.new_empty(kept, *size, dtype=torch.float32)
         """[p, m, m]: of as many rows as the claim may hold; of none where not even one fits."""
-        for block in self._parts(slice(0, kept)):
-            self.first[block] = pairs.scores(block, shell)
+        for rows, firsts in self._parts(slice(0, kept)):
+            self.first[rows, firsts] = pairs.scores(rows, firsts, shell)
 
-    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows, and their scores [b, m, m]."""
+    def blocks(self) -> Iterator[Block]:
+        """The scores of all rows, block by block."""
         everything, kept = len(self.pairs.products), len(self.first)
-        for block in self._parts(slice(0, kept)):
-            yield block, self.first[block]
-        for block in self._parts(slice(kept, everything)):
-            yield block, self.pairs.scores(block, self.shell)
-            self.progress(block.stop, everything, "rows against all pairs")
+        for rows, firsts in self._parts(slice(0, kept)):
+            yield rows, firsts, self.first[rows, firsts]
+        for rows, firsts in self._parts(slice(kept, everything)):
+            yield rows, firsts, self.pairs.scores(rows, firsts, self.shell)
+            self.progress(rows.stop, everything, "rows against all pairs")
 
-    def _parts(self, rows: slice) -> Iterator[slice]:
-        """Rows whose pairs fit the memory together."""
-        step = max(1, _TOGETHER // self.pairs.gram.numel())
-        starts = range(rows.start, rows.stop, step)
-        return (slice(start, min(rows.stop, start + step)) for start in starts)
+    def _parts(self, rows: slice) -> Iterator[tuple[slice, slice]]:
+        """Rows and first candidates: whole rows, or a part of one where its pairs are many."""
+        m = len(self.pairs.gram)
+        together, few = max(1, _TOGETHER // m**2), max(1, _TOGETHER // m)
+        for start in range(rows.start, rows.stop, together):
+            block = slice(start, min(rows.stop, start + together))
+            for first in range(0, m, few):
+                yield block, slice(first, min(m, first + few))

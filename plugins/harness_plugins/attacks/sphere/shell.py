@@ -76,25 +76,26 @@ class Pairs:
         products = inner_products(rows, candidates)
         return cls(squared_norms(rows), products, gram, weights.double())
 
-    def scores(self, block: slice, shell: Shell) -> Tensor:
-        """[b, m, m] float32 of (first image, second image): -log(1 + misfit^2) / 2.
+    def scores(self, rows: slice, firsts: slice, shell: Shell) -> Tensor:
+        """[b, f, m] float32 of (first image, second image): -log(1 + misfit^2) / 2.
 
         The misfit of the noise's norm is in units of its deviation. Pairs of one row are ranked
         by it alone; misfits within the deviation count alike when rows are put together.
         """
-        second = self.weights[block, 1].view(-1, 1, 1)
-        norms = self._norms(block).sub_(second * shell.radius)
-        least = _LEAST * self.energy[block].sqrt().view(-1, 1, 1)
+        second = self.weights[rows, 1].view(-1, 1, 1)
+        norms = self._norms(rows, firsts).sub_(second * shell.radius)
+        least = _LEAST * self.energy[rows].sqrt().view(-1, 1, 1)
         unit = torch.maximum(second * shell.deviation, least).clamp(min=1e-30)
         # From here on float32 will do, and takes half as long.
         return norms.mul_(1 / unit).float().square_().log1p_().mul_(-0.5)
 
-    def _norms(self, block: slice) -> Tensor:
-        """[b, m, m] float64: ||x~ - w a - (1 - w) b||."""
-        first, second = self.weights[block, :, None].unbind(1)
-        products, size = self.products[block], self.gram.diagonal()
-        left = first * (first * size - 2 * products) + self.energy[block].view(-1, 1)
+    def _norms(self, rows: slice, firsts: slice) -> Tensor:
+        """[b, f, m] float64: ||x~ - w a - (1 - w) b||."""
+        first, second = self.weights[rows, :, None].unbind(1)
+        products, size = self.products[rows], self.gram.diagonal()
+        left = first * (first * size[firsts] - 2 * products[:, firsts])
+        left += self.energy[rows].view(-1, 1)
         right = second * (second * size - 2 * products)
         squared = left.unsqueeze(2) + right.unsqueeze(1)
-        squared.addcmul_(self.gram, (2 * first * second).unsqueeze(2))
+        squared.addcmul_(self.gram[firsts], (2 * first * second).unsqueeze(2))
         return squared.clamp_(min=0).sqrt_()
