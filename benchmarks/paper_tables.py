@@ -1,7 +1,7 @@
 """The singularized-mixup paper's tables of SNR beside what is measured here.
 
     python benchmarks/paper_tables.py linear     # its Table 1: CIFAR-10 and MNIST
-    python benchmarks/paper_tables.py unet       # its Table 2, by the conditioned U-Net
+    python benchmarks/paper_tables.py unet       # its Table 2, beside the conditioned U-Net
 
 Needs `harness assets fetch cifar10 mnist`. What is stored already is not run again.
 """
@@ -67,7 +67,7 @@ def unet(threads: int) -> None:
     """Three strengths: each trains a network of its own."""
     taus = ("1e0", "1e-2", "1e-4")
     head(taus)
-    row("the paper, CIFAR-10 at 224 px", [PAPER["unet, CIFAR-10"][TAUS.index(t)] for t in taus])
+    row("the paper, its own U-Net, 224 px", [PAPER["unet, CIFAR-10"][TAUS.index(t)] for t in taus])
     records = [
         cell(tau, "unet", "cifar10", None, preset="standard", threads=threads) for tau in taus
     ]

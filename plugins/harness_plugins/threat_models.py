@@ -49,7 +49,8 @@ def harness_threat_models() -> list[ThreatModel]:
         ),
         ThreatModel(
             name="fl-realistic",
-            summary="a federated server: gradients, the model, and the mixture of each batch",
+            summary="a federated server: gradients, the model, and the mixture of each batch; "
+            "neither labels nor BatchNorm statistics",
             grants=_FEDERATED | _MIXTURE,
         ),
         ThreatModel(

@@ -248,7 +248,8 @@ def test_without_its_sources_an_attack_does_not_turn_to_another_release(planned)
     ("attack", "held"),
     [
         ("gradmatch", True),
-        ("gradmatch[preset=realistic]", False),
+        ("gradmatch[preset=realistic]", True),
+        ("gradmatch[preset=scripts]", False),
         ("gradmatch[labels=joint]", False),
     ],
 )
@@ -257,7 +258,15 @@ def test_what_is_reconstructed_is_not_asked_for(attack, held):
     assert (Channel.BATCH_LABELS in cell.main.channels) == held
 
 
-def test_the_suite_runs_the_realistic_attack_beside_the_informed_one():
+@pytest.mark.parametrize(("preset", "held"), [("strongest", True), ("realistic", False)])
+def test_statistics_are_what_the_papers_realistic_attacker_lacks(preset, held):
+    attack = f"gradmatch[preset={preset}]"
+    cell = plan(make_request(attack=attack, defense="none", victim="cnn"), registry())
+    assert Channel.BATCH_LABELS in cell.main.channels
+    assert (Channel.BN_STATISTICS in cell.main.channels) == held
+
+
+def test_the_suite_runs_the_scripts_attack_beside_the_informed_one():
     cell = plan(make_request(attack="suite", defense="gradprune", victim="strided"), registry())
-    informed, realistic = cell.members["gradmatch"], cell.members["gradmatch[preset=realistic]"]
-    assert realistic.channels < informed.channels
+    informed, told = cell.members["gradmatch"], cell.members["gradmatch[preset=scripts]"]
+    assert told.channels < informed.channels

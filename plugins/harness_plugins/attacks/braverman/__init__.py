@@ -25,7 +25,7 @@ def harness_attacks() -> list[AttackSpec]:
             name="braverman",
             version="1",
             summary="finds the images of a mixture in a list by squared values, under any signs",
-            reference="Braverman's attack, in Huang et al., InstaHide, 2020, section 6",
+            reference="Braverman's attack, in Huang et al., InstaHide, 2020, section 9",
             factory="harness_plugins.attacks.braverman.attack:Braverman",
             config=BravermanConfig,
             needs=(frozenset({Channel.ENCODINGS, Channel.CANDIDATES}),),

@@ -17,7 +17,7 @@ def harness_attacks() -> list[AttackSpec]:
             "adversarial robustness with an ensemble of diverse parameter-free attacks, 2020",
             factory="",
             needs=(),
-            members=("*", "gradmatch[preset=realistic]"),
+            members=("*", "gradmatch[preset=scripts]"),
             formula=(
                 "score of image i = max over attacks a of score_a(i), in the direction that leaks "
                 "more; its null is the max over all nulls, image by image"
