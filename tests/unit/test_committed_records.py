@@ -277,8 +277,10 @@ def test_a_page_quotes_what_options_of_gradient_matching_do(title: str, setting:
     [
         ("`strongest`: labels and statistics known", "preset=strongest", "fl-strong"),
         ("`strongest` without statistics", "preset=strongest,statistics=none", "fl-strong"),
-        ("`realistic`", "preset=realistic", "fl-realistic"),
-        ("`realistic` without statistics", "preset=realistic,statistics=none", "fl-realistic"),
+        ("`realistic`: labels known", "preset=realistic", "fl-strong"),
+        ("`realistic` without statistics", "preset=realistic,statistics=none", "fl-strong"),
+        ("`scripts`: neither known", "preset=scripts", "fl-realistic"),
+        ("`scripts` without statistics", "preset=scripts,statistics=none", "fl-realistic"),
     ],
 )
 def test_a_page_quotes_what_the_server_knows(title: str, attack: str, threat_model: str) -> None:
