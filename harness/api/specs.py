@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from harness.api.assets import Asset
+from harness.api.data import Scale
 from harness.api.knowledge import Channel
 from harness.api.plugins import Config
 
@@ -172,10 +173,13 @@ class LearnerSpec(Spec):
 class SpaceSpec(Spec):
     """A space. `extracts=False`: encodings live in the images themselves, `embed` is not used.
 
+    Those are standardised with `scale`, and grey ones repeated for its channels, or, without one,
+    with their dataset's own mean and deviation.
     `arithmetic="module:function"` says, without torch, how this machine computes the features,
     where machines differ by more than their last digits. It is part of the features' key.
     """
 
     assets: tuple[Asset, ...] = ()
     extracts: bool = True
+    scale: Scale | None = None
     arithmetic: str = ""

@@ -88,6 +88,13 @@ class Options:
             "features and no other release."
         ),
     ] = "private"
+    judge_at: Annotated[
+        Literal["image", "release"],
+        Option(
+            "Resolution that attacks return images at and are judged at: the images' own, or that "
+            "of the encodings, which some defenses enlarge."
+        ),
+    ] = "image"
     batch_size: Annotated[int, Option("Number of images per released gradient.", ge=1)] = 1
     victim_epochs: Annotated[
         int, Option("Epochs of training before gradients leave the model.", ge=0)

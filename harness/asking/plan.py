@@ -179,6 +179,11 @@ class Cell:
         return self.request.targets_from == "heldout"
 
     @property
+    def judged_at_release(self) -> bool:
+        """Whether images are returned and judged at the resolution of the encodings."""
+        return self.request.judge_at == "release" and self.main is not None
+
+    @property
     def hides_signs(self) -> bool:
         """Whether a defense of the stack multiplies by random signs."""
         return any(defense.spec.hides_signs for defense in self.defenses)
@@ -295,6 +300,8 @@ def _with_attacks(cell: Cell, registry: Registry) -> Cell:
         return cell
     if cell.held_out and cell.request.release not in (None, ReleaseKind.FEATURES):
         return replace(cell, reason=_never_released(cell.request.release))
+    if cell.request.judge_at == "release" and set(_kinds(cell)) != {ReleaseKind.ENCODINGS}:
+        return replace(cell, reason=_no_resolution(_kinds(cell)))
     if cell.attack.spec.members:
         return _with_members(cell, registry)
     chosen = _attack_plan(cell, cell.attack, _kinds(cell))
@@ -307,6 +314,13 @@ def _never_released(kind: str) -> str:
     return (
         f"held-out images are not trained on, so the owner has no {kind} of them, only features; "
         "leave --release at features, or --targets-from at private"
+    )
+
+
+def _no_resolution(kinds: tuple[ReleaseKind, ...]) -> str:
+    return (
+        f"only encodings have a resolution to judge at, and what is released here is "
+        f"{' or '.join(kinds)}; leave --judge-at at image"
     )
 
 
@@ -337,12 +351,14 @@ def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
 
     Encodings leave before anything is trained: defenses of training and of gradients do not
     touch them. A gradient defense guards gradients first, though features feel it too. Of
-    held-out images there are features alone.
+    held-out images there are features alone, and only encodings are images to judge at.
     """
     if cell.held_out:
         return (ReleaseKind.FEATURES,)
     if cell.request.release is not None:
         return (ReleaseKind(cell.request.release),)
+    if cell.request.judge_at == "release":
+        return (ReleaseKind.ENCODINGS,)
     stages = {defense.spec.stage for defense in cell.defenses}
     if Stage.GRADIENT in stages:
         return (ReleaseKind.GRADIENTS, ReleaseKind.FEATURES)

@@ -77,6 +77,8 @@ def _heading(record: RunRecord) -> str:
     stack = "+".join(_term(d.name, d.config, d.resolved) for d in record.defense)
     held_out = "held-out " if record.request.targets_from == "heldout" else ""
     size = f", {record.splits['targets']} {held_out}targets" if record.splits else ""
+    if record.splits and record.request.judge_at == "release":
+        size += " at the release's resolution"
     rounds = f", {record.request.rounds} rounds" if record.request.rounds > 1 else ""
     attacked = "" if record.request.only == "utility" else f" × {record.attack.name}"
     return (

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from harness.api.data import Splits
     from harness.boards.folder import BoardFolder
     from harness.scoring.matching import Nulls
     from harness.store import Artifact, Store
@@ -43,6 +44,7 @@ ROWS = (
 )
 """Labels and fields of the rows; one that no column can show is left out."""
 RANDOM_COLUMNS = 3
+COLOURS = 3
 SHOWN = ("snr_db", "ssim")
 """Scores written under each recovered image."""
 
@@ -178,17 +180,35 @@ def read_stored(root: Path, record: RunRecord) -> Stored | None:
     if record.request.targets_from == "heldout":
         splits = held_out(splits, len(recovered))
     nulls = _kept(store, record, "judge", found["judge"].facts.get("nulls"))
-    images = splits.private.images
-    if not splits.scale.of_images or recovered.shape[1:] != images.shape[1:]:
+    original = _as_judged(record, splits, recovered)
+    if original is None:
         return None
     return Stored(
         record=record,
-        original=splits.private.unit().images,
-        released=_by_primary(found["release"], len(images)),
+        original=original,
+        released=_by_primary(found["release"], len(original)),
         recovered=recovered,
         guess=_guess(record, NullsStage.read(nulls)),
         scores=below(SCORE, judged),
     )
+
+
+def _as_judged(record: RunRecord, splits: Splits, recovered: Tensor) -> Tensor | None:
+    """[n, c, h, w] in [0,1]: private images as `recovered` [targets, c, h, w] was compared with.
+
+    They may be larger, where the release is, or in three channels. None where those are no images.
+    """
+    from harness.running.load import adapted
+
+    images, shape = splits.private.images, recovered.shape[1:]
+    if not splits.scale.of_images:
+        return None
+    if shape == images.shape[1:]:
+        return splits.private.unit().images
+    sized = shape[1:] == images.shape[2:] or record.request.judge_at == "release"
+    if not sized or shape[0] not in (images.shape[1], COLOURS):
+        return None
+    return adapted(splits.private, recovered).images
 
 
 def _kept(store: Store, record: RunRecord, stage: str, key: str | None) -> Artifact:

@@ -28,7 +28,7 @@ Options: TypeAlias = Mapping[str, Any]
 
 ASKED = (
     *("attack", "public", "victim", "preset", "repeats", "rounds"),
-    *("private_size", "public_size", "test_size", "targets", "targets_from"),
+    *("private_size", "public_size", "test_size", "targets", "targets_from", "judge_at"),
     *("batch_size", "victim_epochs", "bn_mode", "seed"),
 )
 """What a request may ask for that changes what is measured, beside the defense."""

@@ -66,9 +66,10 @@ class AttackStage(Stage[Answer]):
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
-        """The release, and the splits that public images and candidates come from."""
-        held_out = (Truth.of(self.cell),) if self.cell.held_out else ()
-        return (ReleaseStage.of(self.cell), Space.of(self.cell), *held_out)
+        """The release, and the splits that public images and candidates come from, as judged."""
+        others = self.cell.held_out or self.cell.judged_at_release
+        truth = (Truth.of(self.cell),) if others else ()
+        return (ReleaseStage.of(self.cell), Space.of(self.cell), *truth)
 
     def facts(self) -> dict[str, Any]:
         """The attack, its channels and its budget: it may pace itself by that."""
@@ -200,7 +201,7 @@ def frame_of(run: Run, plan: AttackPlan, present: frozenset[Channel], purpose: s
         std=splits.scale.std,
         low=splits.scale.low,
         high=splits.scale.high,
-        shape=splits.shape,
+        shape=run.truth.splits.shape,
         input_shape=input_shape(run.release) if network else (),
         classes=len(splits.classes),
         n_private=len(splits.private) if Channel.N_PRIVATE in present else None,

@@ -143,7 +143,7 @@ def _resized(samples: Samples, like: Tensor) -> Samples:
     return Samples(images, samples.labels)
 
 
-def _adapted(samples: Samples, like: Tensor) -> Samples:
+def adapted(samples: Samples, like: Tensor) -> Samples:
     """Images in the shape and number type of `like`; unchanged where they have them."""
     if samples.images.shape[1:] == like.shape[1:] and samples.images.dtype == like.dtype:
         return samples
@@ -291,7 +291,7 @@ def load(
     private = draw("private", collection.train, free)
     pool = collection if public is None else _of_strangers(public)
     rows = torch.cat(_parted(order("public", pool.train), pool.reserved))
-    others = draw("public", pool.train, rows, lambda samples: _adapted(samples, private.images))
+    others = draw("public", pool.train, rows, lambda samples: adapted(samples, private.images))
     if sizes.public and not len(others):
         raise UsageError(
             f"{len(private)} private images leave none for the public pool; ask for fewer."

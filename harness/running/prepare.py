@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.api.knowledge import NETWORKS, PRIOR_CHANNELS, Channel
 from harness.rng import public_stream
 from harness.running.release import ReleaseStage
-from harness.running.samples import Space, space_identity
+from harness.running.samples import Space, Truth, space_identity
 from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
 from harness.store.artifacts import Artifact
 from harness.store.paths import disk_errors
@@ -64,9 +64,10 @@ class PrepareStage(Stage[Learned]):
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
-        """Public images; the release where a network in it may be looked at."""
+        """Public images, as judged; the release where a network in it may be looked at."""
         network = (ReleaseStage.of(self.cell),) if self.channels & NETWORKS else ()
-        return (Space.of(self.cell), *network)
+        enlarged = (Truth.of(self.cell),) if self.cell.judged_at_release else ()
+        return (Space.of(self.cell), *network, *enlarged)
 
     def facts(self) -> dict[str, Any]:
         """Whose code with which options, and the law of the defense where that is told."""

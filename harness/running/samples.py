@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.api.data import Samples, SamplesOnDemand, Scale, Splits
 from harness.api.errors import CellFailed, UsageError
 from harness.api.knowledge import ReleaseKind
-from harness.running.load import LoadStage
+from harness.running.load import LoadStage, adapted
 from harness.running.stage import Output, plugin_boundary
 from harness.store.provenance import (
     assets_identity,
@@ -53,13 +53,15 @@ class Space(Output[Splits]):
         """The images themselves, or features of them, those that were met before from disk."""
         images = run(LoadStage.of(self.cell))
         space = self.cell.space
-        if not space.spec.extracts:
+        if not space.spec.extracts and space.spec.scale is None:
             return images
         if not images.scale.of_images:
             raise UsageError(
-                f"'{space.name}' extracts features of images, and '{self.cell.dataset.name}' has "
-                "vectors; leave --space at pixels."
+                f"'{space.name}' is a space of images, and '{self.cell.dataset.name}' has vectors; "
+                "leave --space at pixels."
             )
+        if not space.spec.extracts:
+            return under(images, space.spec.scale)
         extractor = run.build("spaces", space.spec, space.config)
         with plugin_boundary(space.name):
             return embed(images, lambda batch: _features(run, extractor, batch))
@@ -118,6 +120,20 @@ def embed(splits: Splits, features_of: Callable[[Tensor], Tensor]) -> Splits:
     )
     scale = _scale(public.images)
     return replace(splits, private=private, public=public, test=test, scale=scale)
+
+
+def under(splits: Splits, scale: Scale) -> Splits:
+    """The same images with a scale that is not their dataset's, and as many channels."""
+    like = splits.private.images[:0].expand(-1, len(scale.mean), -1, -1)
+    return replace(_each(splits, like), scale=scale)
+
+
+def _each(splits: Splits, like: Tensor) -> Splits:
+    """Images of all splits in the shape and number type of `like` [n, c, h, w]."""
+    private, public, test = (
+        adapted(part, like) for part in (splits.private, splits.public, splits.test)
+    )
+    return replace(splits, private=private, public=public, test=test)
 
 
 def _checked(features: Tensor) -> Tensor:
@@ -202,20 +218,26 @@ class Truth(Output[JudgedSplits]):
     """The splits as the judge has them."""
 
     @property
-    def inputs(self) -> tuple[Space]:
-        """All samples."""
-        return (Space.of(self.cell),)
+    def inputs(self) -> tuple[Output[Any], ...]:
+        """All samples; the release where its resolution counts."""
+        from harness.running.release import ReleaseStage
+
+        released = (ReleaseStage.of(self.cell),) if self.cell.judged_at_release else ()
+        return (Space.of(self.cell), *released)
 
     def facts(self) -> dict[str, Any]:
-        """Which images are judged, and how many."""
+        """Which images are judged, how many, and at what resolution if it is not their own."""
         request = self.cell.request
         gradients = self.cell.kind is ReleaseKind.GRADIENTS
         batch = request.batch_size if gradients else None
-        return {"targets": [request.targets_from, request.targets, batch]}
+        at = {"judge_at": request.judge_at} if self.cell.judged_at_release else {}
+        return {"targets": [request.targets_from, request.targets, batch], **at}
 
     def obtain(self, run: Run) -> JudgedSplits:
         """Of gradients, no more than full batches hold."""
         splits, request = run.splits, self.cell.request
+        if self.cell.judged_at_release:
+            splits = enlarged(splits, tuple(run.release.tensors["encodings"].shape[2:]))
         gradients = self.cell.kind is ReleaseKind.GRADIENTS
         default = OF_GRADIENTS if gradients else len(splits.private)
         wanted = min(request.targets or default, len(splits.private))
@@ -225,6 +247,22 @@ class Truth(Output[JudgedSplits]):
             judged = held_out(splits, request.targets)
             return JudgedSplits(judged, len(judged.private), batches)
         return JudgedSplits(splits, min(wanted, batches * size) if gradients else wanted, batches)
+
+
+def enlarged(splits: Splits, shape: tuple[int, ...]) -> Splits:
+    """The splits as they would be released unmixed: resized to `shape` (c, h, w), bilinear.
+
+    Where they have another shape they become float32 in [0,1], not rounded to bytes. Raises
+    CellFailed where encodings of that shape are no such images.
+    """
+    if shape == splits.shape:
+        return splits
+    if len(shape) != 3 or shape[0] != splits.shape[0] or not splits.scale.of_images:
+        raise CellFailed(
+            f"encodings of shape {shape} are not images like the targets {splits.shape}, whatever "
+            "the resolution; leave --judge-at at image"
+        )
+    return _each(splits, splits.private.images.new_empty(0, *shape).float())
 
 
 def held_out(splits: Splits, asked: int | None) -> Splits:

@@ -45,7 +45,7 @@ from harness.testing.watch import (
 from harness.testing.workbench import Serve, Workbench, asked, serve, workbench
 
 TAKEN_OVER = {
-    *("victim", "release", "rounds", "threat_model", "targets_from"),
+    *("victim", "release", "rounds", "threat_model", "targets_from", "judge_at"),
     *("batch_size", "bn_mode", "victim_epochs"),
 }
 """Options that the kit's cell takes over from an attack's first control."""

@@ -114,6 +114,11 @@ def test_features_leave_of_the_targets_alone_where_those_are_held_out(
     assert {name for name in one if one[name] != other[name]} == differ
 
 
+def test_where_images_are_judged_changes_neither_data_nor_release() -> None:
+    own, released = (named(release=None, judge_at=where) for where in ("image", "release"))
+    assert {name for name in own if own[name] != released[name]} == {"attack", "judge"}
+
+
 def test_the_unprotected_reference_is_the_same_for_all_targets() -> None:
     held_out, private = (
         TrainStage.unprotected(cell_of(targets_from=which)) for which in ("heldout", "private")

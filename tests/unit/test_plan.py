@@ -116,6 +116,17 @@ def test_held_out_images_leave_in_no_other_release(planned, attack, kind):
     )
 
 
+def test_only_encodings_have_a_resolution_to_judge_at(planned):
+    assert planned(attack="linear", judge_at="release").kind is ReleaseKind.ENCODINGS
+    for other in ({"release": "features"}, {"targets_from": "heldout"}):
+        cell = planned(attack="linear", judge_at="release", **other)
+        assert cell.main is None
+        assert cell.reason == (
+            "only encodings have a resolution to judge at, and what is released here is features; "
+            "leave --judge-at at image"
+        )
+
+
 def test_a_companion_does_not_accompany_itself(planned):
     cell = planned(attack="identity")
     assert "identity" not in {plan.attack.name for plan in cell.companions}

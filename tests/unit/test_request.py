@@ -48,6 +48,7 @@ def test_seconds_that_are_given_win_over_the_presets() -> None:
             r"^targets=41 is more than the test images there are \(40\); raise test_size or lower",
         ),
         ({"targets_from": "test"}, r"targets_from: Input should be 'private' or 'heldout'"),
+        ({"judge_at": "releases"}, r"judge_at: Input should be 'image' or 'release'"),
         ({"seed": -1, "rounds": 0}, r"rounds: .*; seed: "),
     ],
 )

@@ -1,0 +1,44 @@
+"""`pixels-imagenet`: images as networks of ImageNet take them, in three channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.api import AssetFolder, Config, Scale, Space, SpaceSpec, hookimpl
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class PixelsImageNet(Space[Config]):
+    """Images themselves, which the engine standardises with ImageNet's mean and deviation."""
+
+    def embed(self, images: Tensor, assets: AssetFolder) -> Tensor:
+        """Images [b, c, h, w], unchanged."""
+        return images
+
+
+@hookimpl
+def harness_spaces() -> list[SpaceSpec]:
+    """The identity space, with the mean and deviation of ImageNet."""
+    return [
+        SpaceSpec(
+            name="pixels-imagenet",
+            version="1",
+            summary="the images themselves in three channels, standardised as ImageNet's",
+            reference="Augmented Mixup Procedure for Privacy-Preserving Collaborative Training, "
+            "appendix F; the numbers are torchvision's",
+            factory="harness_plugins.spaces.pixels_imagenet:PixelsImageNet",
+            formula="z = (x - mean) / std, per channel, with ImageNet's mean and deviation; grey "
+            "images are repeated for three channels",
+            weaknesses=(
+                "zeros are ImageNet's mean colour: of data with another mean they score above or "
+                "below what they score in the space 'pixels'",
+            ),
+            example="harness evaluate --space pixels-imagenet --dataset mnist --judge-at release "
+            "--defense 'singmix[tau=1,preset=upsampled]' --attack 'linear[preset=paper]' "
+            "--private-size 64 --public-size 1000 --test-size 500",
+            extracts=False,
+            scale=Scale(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+        )
+    ]
