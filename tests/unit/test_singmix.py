@@ -54,6 +54,14 @@ def test_clipped_weights_would_be_told_apart():
     assert ks_2samp(clipped, redrawn(20_000, 0.65)).pvalue < 1e-9
 
 
+def test_the_larger_weight_may_be_the_images_own():
+    encoded = encode(blank(2000, 4), radius=0, first="larger")
+    own, partner = encoded.secrets.weights.T
+    assert bool((own >= partner).all())
+    larger = np.maximum(redrawn(2000, 0.65), 1 - redrawn(2000, 0.65))
+    assert ks_2samp(own.numpy(), larger).pvalue > 1e-3
+
+
 def test_alpha_of_a_half_leaves_one_pair_of_weights():
     assert torch.equal(draw_weights(50, 0.5, stream()), torch.full((50, 2), 0.5))
 

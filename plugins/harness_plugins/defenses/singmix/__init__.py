@@ -8,6 +8,8 @@ from pydantic import Field
 
 from harness.api import Config, DefenseSpec, Stage, hookimpl
 
+First = Literal["any", "larger"]
+
 
 class SingmixConfig(Config):
     """How strongly images are mixed and how much noise covers the partner."""
@@ -30,6 +32,11 @@ class SingmixConfig(Config):
         ge=0.5,
         lt=1,
         description="largest weight an image may get; the paper gives no value",
+    )
+    first: First = Field(
+        default="any",
+        description="which weight is the image's own, and not its partner's: any, as in algorithm "
+        "1, or the larger one",
     )
     noise: Literal["sphere", "gaussian"] = Field(
         default="sphere",

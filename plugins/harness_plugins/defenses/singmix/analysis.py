@@ -72,7 +72,7 @@ def _ratio(encoded: Encoded, images: torch.Tensor) -> float:
 
 def _amplification_table(config: SingmixConfig, n: int, rng: Stream) -> Table:
     partners = rng.permutation(n).numpy()
-    weights = draw_weights(n, config.alpha, rng)[:, 0].double().numpy()
+    weights = draw_weights(n, config.alpha, rng, config.first)[:, 0].double().numpy()
     values = np.exp(np.minimum(log_amplification(weights, partners), 700.0))
     row = tuple(
         float(value)

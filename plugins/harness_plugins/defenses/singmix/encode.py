@@ -16,7 +16,7 @@ from harness.api import (
     Stream,
     Table,
 )
-from harness_plugins.defenses.singmix import SingmixConfig
+from harness_plugins.defenses.singmix import First, SingmixConfig
 from harness_plugins.defenses.singmix.calibration import measure_spread
 from harness_plugins.defenses.singmix.covering import Covering
 from harness_plugins.defenses.singmix.rows import at_resolution
@@ -39,7 +39,7 @@ class Singmix(PiecewiseDefense[SingmixConfig]):
         n, resolution = len(private), self.config.resolution
         radius = self._radius(private)
         partners = rng.permutation(n)
-        weights = draw_weights(n, self.config.alpha, rng)
+        weights = draw_weights(n, self.config.alpha, rng, self.config.first)
         gaussian = self.config.noise == "gaussian"
         covering = Covering(partners, weights, radius, gaussian, resolution)
         shape = tuple(at_resolution(private[:1].images, resolution).shape[1:])
@@ -74,16 +74,19 @@ class Singmix(PiecewiseDefense[SingmixConfig]):
         return spread.radius(self.config.tau, self.config.alpha)
 
 
-def draw_weights(n: int, alpha: float, rng: Stream) -> Tensor:
+def draw_weights(n: int, alpha: float, rng: Stream, first: First = "any") -> Tensor:
     """[n, 2] float32 that sum to exactly 1: two uniforms, normalised, redrawn above `alpha`.
 
     Drawn straight from the law that redrawing leaves. The smaller of two uniforms over the
     larger is itself uniform on [0,1]; the larger weight is 1 / (1 + ratio), and it is at most
-    alpha where the ratio is at least 1/alpha - 1. Which weight comes first is a fair coin.
+    alpha where the ratio is at least 1/alpha - 1. Which weight comes first is a fair coin, or
+    it is the larger one.
     """
     least = 1 / alpha - 1
     ratio = least + (1 - least) * rng.uniform(n)
     large = (1 / (1 + ratio)).float()
     pair = torch.stack([large, 1 - large], 1)
+    if first == "larger":
+        return pair
     heads = rng.uniform(n) < 0.5
     return torch.where(heads.view(-1, 1), pair, pair.flip(1))
