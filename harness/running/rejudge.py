@@ -33,6 +33,7 @@ from harness.scoring.summary import ByImage, MetricScore
 from harness.store.answers import Answer
 from harness.store.artifacts import Artifact, Store
 from harness.store.files import read_tensors, sha256_of_file
+from harness.store.provenance import canonical_json
 from harness.store.record import RunRecord, Used
 
 if TYPE_CHECKING:
@@ -97,11 +98,13 @@ class Rescored:
 def rescore(record: RunRecord, answer: Answer, store: Store, observer: Observer) -> Rescored:
     """Score what a board keeps of a record's answer, and guesses, against the truth.
 
-    Neither attack nor defense has to be installed. Nothing is believed that was judged before
-    `store` was opened. UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
+    Neither attack nor defense has to be installed, but for a defense whose resolution was judged
+    at: it encodes again. Nothing is believed that was judged before `store` was opened.
+    UsageError, AssetUnavailable or CellFailed where the judge cannot do it.
     """
     known, content = registry(), hashlib.sha256(answer.to_bytes()).hexdigest()
-    cell = equip(_cell(record, True, known, content), store.root)
+    own = record.request.judge_at == "image"
+    cell = equip(_cell(record, own, known, content), store.root)
     with Run(cell, store, known, observer=observer, force="judge") as run:
         judge, nulls = judge_of(run, "kept", content), run.nulls
         truth = run.truth.splits.private[: judge.targets].unit().images
@@ -178,8 +181,12 @@ def _absent_attack(used: Used, channels: frozenset[Channel]) -> Resolved:
 
 
 def _absent_defense(used: Used, record: RunRecord) -> Resolved:
-    """Whether it hid signs is seen by what was scored; at which stage it worked does not matter."""
+    """Whether it hid signs is seen by what was scored; at which stage it worked does not matter.
+
+    Its version holds its options, so that keys tell what two options released apart.
+    """
     hid = any(name.endswith("_abs") for name in record.privacy)
+    used = used.model_copy(update={"version": f"{used.version} {canonical_json(used.config)}"})
     return Resolved(DefenseSpec(**_declared(used), stage=Stage.ENCODING, hides_signs=hid), Config())
 
 

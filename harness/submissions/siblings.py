@@ -156,7 +156,8 @@ def _judged(record: RunRecord) -> Any:
     if record.version < PAIRED or any(CODEBOOK in score.nulls for score in scores):
         return None
     targets = record.splits.get("targets")
-    return [_images(record), _plugin(record.space), record.request.targets_from, targets]
+    at = _released(record) if record.request.judge_at == "release" else None
+    return [_images(record), _plugin(record.space), record.request.targets_from, targets, at]
 
 
 def _of_artifact(name: str, what: str) -> Told:

@@ -9,9 +9,13 @@ from harness.cli.report import print_report
 from harness.drawing.gallery import read_stored
 from harness.running.judge import SCORE
 from harness.running.load import LoadStage
+from harness.running.rejudge import rescore
+from harness.running.run import Observer
 from harness.scoring.matching import MEAN as MEAN_IMAGE
 from harness.store import Store
+from harness.store.answers import Answer
 from harness.store.record import Records
+from harness.submissions.siblings import disagreements
 
 SIDE = 42
 CELL = {
@@ -79,6 +83,22 @@ def test_the_release_is_the_one_that_is_judged_at_the_images_resolution(root, re
     assert own.artifacts["release"] == record.artifacts["release"]
     assert stored(root, own, "attack").tensors["images"].shape == (24, 3, 28, 28)
     assert own.privacy["snr_db"].mean != record.privacy["snr_db"].mean
+
+
+def test_guesses_of_other_resolutions_need_not_agree(root, record):
+    own = evaluate(cache=root, **CELL, space="pixels-imagenet")
+    assert own.privacy["snr_db"].nulls != record.privacy["snr_db"].nulls
+    assert not list(disagreements([own, record]))
+
+
+def test_what_a_board_keeps_is_judged_there_again(root, record, tmp_path):
+    judged = stored(root, record, "judge").tensors
+    kept = Answer.of(judged["images"].numpy(), judged["found"].numpy())
+    again = rescore(record, kept, Store(tmp_path), Observer())
+    guesses = record.by_image["snr_db"].nulls[MEAN_IMAGE]
+    assert again.nulls["snr_db"][MEAN_IMAGE] == pytest.approx(guesses, rel=1e-4)
+    by_image = judged[f"{SCORE}snr_db"].tolist()
+    assert again.scores["snr_db"] == pytest.approx(by_image, abs=0.1)
 
 
 def test_pictures_show_what_was_judged(root, record):
