@@ -60,7 +60,7 @@ def head(taus: Sequence[str]) -> None:
 
 
 def linear(threads: int, datasets: Sequence[str]) -> None:
-    """Its protocol with the larger weight first, and as algorithm 1 draws weights; native images."""
+    """Its protocol, with the larger weight first and as algorithm 1 has it; native images."""
     head(TAUS)
     for name in datasets:
         row(f"the paper, {name}", PAPER[f"linear, {name}"])
