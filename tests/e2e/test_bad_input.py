@@ -32,7 +32,7 @@ MISWRITTEN = {
     "--dataset fashion_mini": "Unknown dataset 'fashion_mini'. Did you mean 'fashion-mini'?",
     "--public fashon-mini": "Unknown dataset 'fashon-mini'. Did you mean 'fashion-mini'?",
     "--victim cn": "Unknown victim 'cn'. Did you mean 'cnn'?",
-    "--space pixel": "Unknown space 'pixel'. Did you mean 'pixels'?",
+    "--space pixel": "Unknown space 'pixel'. Did you mean 'pixels' or 'pixels-imagenet'?",
     "--threat-model informd": "Unknown threat model 'informd'. Did you mean 'informed'?",
     "--metrics snr-db": "Unknown metric 'snr-db'. Did you mean 'snr_db'?",
     "--metrics snr": "Unknown metric 'snr'. Did you mean 'snr_db'?",

@@ -165,7 +165,7 @@ def test_a_defense_stands_once(known):
         ("dataset", "fashion-mni", "Unknown dataset 'fashion-mni'. Did you mean 'fashion-mini'?"),
         ("public", "mnst", "Unknown dataset 'mnst'. Did you mean 'mnist'?"),
         ("victim", "resnet", "Unknown victim 'resnet'. Did you mean 'resnet18'?"),
-        ("space", "pixel", "Unknown space 'pixel'. Did you mean 'pixels'?"),
+        ("space", "pixel", "Unknown space 'pixel'. Did you mean 'pixels' or 'pixels-imagenet'?"),
         ("threat_model", "inform", "Unknown threat model 'inform'. Did you mean 'informed'?"),
         ("metrics", "snr", "Unknown metric 'snr'."),
     ],
