@@ -71,12 +71,16 @@ attacks = {json.dumps(attacks)}
 """
 
 
-def used(text: str) -> Used:
-    """A plugin of such a name with these options."""
+def used(text: str, kind: str = "defenses") -> Used:
+    """A plugin of such a name with these options, of the version that is installed if one is."""
     (selection,) = parse_stack(text)
-    config = dict(selection.options)
+    entry = registry().entries[kind].get(selection.name)
     return Used(
-        name=selection.name, version="1", distribution="d", source_sha256="0", config=config
+        name=selection.name,
+        version=entry.spec.version if entry else "1",
+        distribution="d",
+        source_sha256="0",
+        config=dict(selection.options),
     )
 
 
@@ -116,10 +120,10 @@ def record(
         "status": "ok",
         "request": request,
         "defense": tuple(used(term) for term in defense.split("+")),
-        "attack": used(attack),
-        "dataset": used(request.dataset),
-        "victim": used(request.victim),
-        "space": used(request.space),
+        "attack": used(attack, "attacks"),
+        "dataset": used(request.dataset, "datasets"),
+        "victim": used(request.victim, "victims"),
+        "space": used(request.space, "spaces"),
         "threat_model": request.threat_model,
         "release_kind": "encodings",
         "channels_used": ("encodings", "public"),
@@ -179,7 +183,12 @@ def ended(
 def passed(attack: str, passes: bool = True) -> ControlReport:
     """A report on the controls of an attack."""
     return ControlReport(
-        written=attack, attack=used(attack), preset="standard", seed=0, results=(), passed=passes
+        written=attack,
+        attack=used(attack, "attacks"),
+        preset="standard",
+        seed=0,
+        results=(),
+        passed=passes,
     ).sealed()
 
 

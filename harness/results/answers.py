@@ -122,8 +122,6 @@ def _targets(images: Values, images_abs: Values | None, share: int) -> int:
 
 def _cached(record: RunRecord, cache: Path, share: int) -> Answer | None:
     """Rounded from what the judge stored; None where that is not in the cache to the byte."""
-    from safetensors.numpy import load
-
     stored = record.artifacts.get("judge")
     if stored is None or not record.by_image:
         return None
@@ -132,6 +130,8 @@ def _cached(record: RunRecord, cache: Path, share: int) -> Answer | None:
         data = path.read_bytes() if path.is_file() else b""
     if hashlib.sha256(data).hexdigest() != stored.sha256:
         return None
+    from safetensors.numpy import load
+
     tensors = load(data)
     images, found, folded = tensors["images"], tensors["found"], tensors.get("images_abs")
     if not (count := _targets(images, folded, share)):

@@ -23,7 +23,7 @@ FAULTS = {
 }
 FRAME = {
     *("learner", "law", "victim", "release", "mean", "std", "low", "high", "shape", "classes"),
-    *("key", "device", "seconds", "megabytes", "threads"),
+    *("key", "device", "seconds", "megabytes", "threads", "precision"),
 }
 """What a lesson may say besides tensors: whatever is new here has to be thought about."""
 
@@ -90,7 +90,10 @@ def test_a_learner_finds_the_release_and_public_images_and_nothing_else(ran):
     assert set(seen["beside"]) == {f"view/{name}" for name in files}
     assert set(seen["frame"]) == FRAME
     assert seen["holds"] == sorted(
-        ("release", "public", "law", "scale", "shape", "classes", "device", "rng", "victim")
+        (
+            *("release", "public", "law", "scale", "shape", "classes"),
+            *("device", "rng", "victim", "precision"),
+        )
     )
     assert seen["public"] == [0], "public images come without names"
 

@@ -54,7 +54,9 @@ TARGETS = 8
 def used(name: str, options: Mapping[str, str] | None = None) -> Used:
     """A plugin as it ran."""
     config = dict(options or {})
-    return Used(name=name, version="1", distribution="d", source_sha256="0" * 64, config=config)
+    known = registry().entries["attacks"].get(name)
+    version = known.spec.version if known else "1"
+    return Used(name=name, version=version, distribution="d", source_sha256="0" * 64, config=config)
 
 
 def scores(seed: int) -> dict[str, Values]:

@@ -184,4 +184,4 @@ def test_an_unknown_board_offers_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(BOARDS.parent)
     with pytest.raises(UsageError, match=r"Did you mean 'features-v2'\?"):
         harness.load_board("feature-v2")
-    assert len(harness.load_board("paper-v1").query("status == 'missing'")) == 202
+    assert len(harness.load_board("paper-v1").query("status == 'missing'")) == 210
