@@ -122,7 +122,7 @@ class Options:
         Literal["auto", "float32", "bfloat16"],
         Option(
             "What networks are trained in; 'auto' takes bfloat16 where this machine multiplies "
-            "such numbers and nothing was found to be lost."
+            "such numbers and a plugin says that nothing is lost."
         ),
     ] = "auto"
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Option("Where to compute.")] = "auto"

@@ -163,14 +163,13 @@ class Cell:
 
     @property
     def least_precision(self) -> Precision:
-        """bfloat16 where anything in the cell is trained in it."""
+        """bfloat16 where anything that the cell trains is trained in it."""
         found = {self.precision(plan.attack.spec) for plan in self.attacks}
-        if self.learns:
-            found |= {
-                self.precision(each.spec, self.victim.spec) for each in self.learners.values()
-            }
-        else:
+        if not self.learns:
             found.add(self.victim_precision(self.late))
+        elif self.request.only != "privacy":
+            learners = self.learners.values()
+            found |= {self.precision(learner.spec, self.victim.spec) for learner in learners}
         return "bfloat16" if "bfloat16" in found else "float32"
 
     @property

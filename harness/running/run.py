@@ -47,11 +47,7 @@ from harness.running.stage import Output, Stage, plugin_boundary
 from harness.running.train import TrainStage
 from harness.store.artifacts import Store
 from harness.store.paths import cache_root, scratch_folder, sweep
-from harness.store.provenance import (
-    available_threads,
-    can_compute_on,
-    device_class,
-)
+from harness.store.provenance import available_threads, can_compute_on, device_class
 from harness.store.record import Records, RunRecord, Status
 
 if TYPE_CHECKING:

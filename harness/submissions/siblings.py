@@ -133,7 +133,7 @@ def _released(record: RunRecord) -> Any:
     if kind != ReleaseKind.ENCODINGS:
         late = [request.batch_size, request.victim_epochs, request.bn_mode]
         judged = [request.targets_from, record.splits.get("targets")]
-        trained = [_plugin(record.victim), record.device, record.threads, late, judged]
+        trained = [_plugin(record.victim), *_hardware(record), late, judged]
     defenses = [_plugin(used) for used in record.defense]
     owner = record.seeds.get("owner_key")
     return [_images(record), _plugin(record.space), defenses, owner, request.rounds, kind, trained]
@@ -146,8 +146,13 @@ def _learned(record: RunRecord) -> Any:
     request = record.request
     learners = {name: _plugin(used) for name, used in record.learners.items()}
     effort = [request.repeats, request.time_limit, request.megabytes, request.targets_from]
-    hardware = [record.device, record.threads]
-    return [_released(record), _plugin(record.victim), request.learner, learners, effort, hardware]
+    by = [request.learner, learners, effort, _hardware(record)]
+    return [_released(record), _plugin(record.victim), *by]
+
+
+def _hardware(record: RunRecord) -> list[Any]:
+    """What decides the numbers of a training besides its seed."""
+    return [record.device, record.threads, record.request.precision, record.precision]
 
 
 def _judged(record: RunRecord) -> Any:

@@ -133,3 +133,14 @@ def test_what_no_cpu_has_is_not_taken(monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     assert not multiplies_bfloat16("cpu")
     assert not multiplies_bfloat16("mps")
+
+
+def test_a_cell_that_trains_nothing_reduces_nothing():
+    learns = planned("auto", reduces=True, learner="network", defense="none")
+    spec = replace(learns.learners["network"].spec, bfloat16=True)
+    learner = replace(learns.learners["network"], spec=spec)
+    victim = replace(learns.victim, spec=replace(learns.victim.spec, bfloat16=True))
+    taught = replace(learns, learners={"network": learner}, victim=victim)
+    attacked = replace(taught, request=taught.request.model_copy(update={"only": "privacy"}))
+    assert taught.least_precision == "bfloat16"
+    assert attacked.least_precision == "float32"

@@ -138,6 +138,18 @@ def test_records_of_other_source_do_not_share_a_release(board: BoardFolder) -> N
     assert [*disagreements(board.kept())] == []
 
 
+def test_what_was_trained_in_another_precision_may_have_learned_otherwise(
+    board: BoardFolder,
+) -> None:
+    def reduced(values: Values) -> None:
+        values["request"]["precision"] = values["precision"] = "bfloat16"
+        values["utility"] = learned(20)
+
+    _, other = forged(board, reduced)
+    assert [*disagreements(board.kept())] == []
+    assert other.precision == "bfloat16"
+
+
 def test_most_records_are_believed(board: BoardFolder) -> None:
     cell = cells_of(board.board)[0]
     other = cell.request.model_copy(update={"attack": "lmmse"})

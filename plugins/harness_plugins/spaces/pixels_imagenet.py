@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from harness.api import AssetFolder, Config, Scale, Space, SpaceSpec, hookimpl
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
-class PixelsImageNet(Space[Config]):
-    """Images themselves, which the engine standardises with ImageNet's mean and deviation."""
-
-    def embed(self, images: Tensor, assets: AssetFolder) -> Tensor:
-        """Images [b, c, h, w], unchanged."""
-        return images
+from harness.api import Scale, SpaceSpec, hookimpl
 
 
 @hookimpl
 def harness_spaces() -> list[SpaceSpec]:
-    """The identity space, with the mean and deviation of ImageNet."""
+    """The identity space again, with the mean and deviation of ImageNet."""
     return [
         SpaceSpec(
             name="pixels-imagenet",
@@ -28,7 +15,7 @@ def harness_spaces() -> list[SpaceSpec]:
             summary="the images themselves in three channels, standardised as ImageNet's",
             reference="Augmented Mixup Procedure for Privacy-Preserving Collaborative Training, "
             "appendix F; the numbers are torchvision's",
-            factory="harness_plugins.spaces.pixels_imagenet:PixelsImageNet",
+            factory="harness_plugins.spaces.pixels:Pixels",
             formula="z = (x - mean) / std, per channel, with ImageNet's mean and deviation; grey "
             "images are repeated for three channels",
             weaknesses=(

@@ -52,7 +52,7 @@ def harness_attacks() -> list[AttackSpec]:
             formula=(
                 "min over X in the valid range of mean((X~ - W X)^2) + lambda_tv mean|grad X| "
                 "+ lambda_2 mean(X^2), from zeros;\n"
-                "  times n/64, so that Adam's eps weighs as in the paper's table of 64 images\n"
+                "  times n/64, so that Adam's eps weighs in any release as in one of 64 images\n"
                 "features: ridge regression from h(public) to public images"
             ),
             weaknesses=(

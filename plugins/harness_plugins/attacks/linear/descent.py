@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _IMAGES = 64
-"""Of the paper's table, whose mean over all entries this is for as many images."""
+"""For as many images this is the paper's mean over all entries."""
 
 
 @dataclass(frozen=True)
