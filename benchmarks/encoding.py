@@ -163,7 +163,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Callable[..., object], int, float]] 
         {"radius": RADIUS},
         lambda x, _, k: plain_singmix(x, k),
         2,
-        1 / 1.3,
+        1.0,
     ),
 }
 """By name: the defense, its config, the PyTorch version and its k, and the least gain over it."""

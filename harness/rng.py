@@ -1,9 +1,8 @@
 """Randomness by named axis.
 
 A stream's key is SHA-256 over its parent's key and its axes, so a new defense, attack or image
-moves nobody else's numbers. From a key, bytes come out of SHAKE-256. Bulk normal noise is
-expanded from a 128-bit key by Philox-4x64, which is not cryptographic: enough for noise that is
-released added to an image, never used for masks, weights or partners.
+moves nobody else's numbers. From a key, bytes come out of SHAKE-256, and bulk normal noise out of
+AES-256 in counter mode (`harness.normals`): both are cryptographic.
 """
 
 from __future__ import annotations
@@ -90,19 +89,19 @@ class KeyedStream:
         return torch.from_numpy(bits.view(np.int8) * np.int8(2) - np.int8(1)).view(shape)
 
     def normal(self, *shape: int) -> Tensor:
-        """Standard normal float32, expanded by Philox-4x64."""
+        """Standard normal float32, expanded from a fresh key by AES-256."""
         return self.normal_later(*shape)()
 
     def normal_later(self, *shape: int) -> Callable[[], Tensor]:
         """What `normal` would give: keyed now, expanded when called, in any thread."""
-        import numpy as np
         import torch
 
-        key = np.frombuffer(self.bytes(16), dtype=np.uint64)
+        from harness.normals import KEY_BYTES, standard_normal
+
+        key = self.bytes(KEY_BYTES)
 
         def expand() -> Tensor:
-            generator = np.random.Generator(np.random.Philox(key=key))
-            return torch.from_numpy(generator.standard_normal(shape, dtype=np.float32))
+            return torch.from_numpy(standard_normal(key, math.prod(shape))).view(shape)
 
         return expand
 

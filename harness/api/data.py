@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -30,14 +31,19 @@ class Scale:
 
     def _pair(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation, on the channel axis of samples [..., c, h, w]."""
-        shape = (-1, 1, 1)
-        mean, std = images.new_tensor(self.mean), images.new_tensor(self.std)
-        return mean.view(shape), std.view(shape)
+        mean, std = (images.new_tensor(values).view(-1, 1, 1) for values in self._apart)
+        return mean, std
+
+    @cached_property
+    def _apart(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """One mean and one deviation where channels do not differ: features have thousands."""
+        alike = len(set(self.mean)) == len(set(self.std)) == 1
+        return (self.mean[:1], self.std[:1]) if alike else (self.mean, self.std)
 
     def standardise(self, images: Tensor) -> Tensor:
         """Float images [..., c, h, w] in [0,1] to zero mean and unit deviation."""
         mean, std = self._pair(images)
-        return (images - mean) / std
+        return (images - mean).div_(std)
 
     def restore(self, images: Tensor) -> Tensor:
         """Standardised images back to [0,1], without clamping."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class Stream(Protocol):
     """A keyed stream, reproducible for whoever holds its key. Each call reads on.
 
-    Everything but `normal` and `generator` comes straight from a cryptographic stream
-    (SHAKE-256). `normal` expands a 128-bit key drawn from it by Philox-4x64: fit for bulk
-    noise, not for masks. All tensors are made on the CPU, the same on any device.
+    Everything but `generator` comes from a cryptographic stream: SHAKE-256, and for `normal`
+    AES-256 under a key drawn from that. All tensors are made on the CPU, the same on any device
+    and any machine.
     """
 
     def stream(self, **axes: str | int) -> Stream:
