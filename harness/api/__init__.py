@@ -21,6 +21,7 @@ from harness.api.hooks import hookimpl as hookimpl
 from harness.api.knowledge import Channel as Channel
 from harness.api.knowledge import ReleaseKind as ReleaseKind
 from harness.api.knowledge import ThreatModel as ThreatModel
+from harness.api.law import Law as Law
 from harness.api.learning import Classifier as Classifier
 from harness.api.learning import Encodings as Encodings
 from harness.api.learning import Learner as Learner

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.api.assets import AssetFolder
 from harness.api.data import Collection, Samples, SamplesOnDemand, Scale
 from harness.api.knowledge import Channel
+from harness.api.law import Law
 from harness.api.randomness import Stream
 from harness.api.release import Encoded, Round
 from harness.api.view import Budget, View
@@ -122,6 +123,14 @@ class EncodingDefense(Plugin[C]):
     def infers(self) -> bool:
         """Whether `infer` does more than ask the model."""
         return type(self).infer is not EncodingDefense.infer
+
+    def law(self, values: int, resolved: Mapping[str, float | int | str]) -> Law | None:
+        """The law of encodings of so many values each; None where there is none to state.
+
+        `resolved` are the options as they turned out on the data: they count where the config
+        leaves one open, and `Law.calibrated` names those of them that private images decided.
+        """
+        return None
 
     def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
         """What this defense's own theory says of these images; printed by `describe`."""

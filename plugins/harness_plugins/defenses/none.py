@@ -8,6 +8,7 @@ from harness.api import (
     Config,
     DefenseSpec,
     Encoded,
+    Law,
     PiecewiseDefense,
     Round,
     Samples,
@@ -19,6 +20,8 @@ from harness.api import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
 
@@ -38,6 +41,10 @@ class NoDefense(PiecewiseDefense[Config]):
             return Encoded(private[index].images, labels[index], secrets)
 
         return Round(private.shape, rows)
+
+    def law(self, values: int, resolved: Mapping[str, float | int | str]) -> Law:
+        """Nothing is added."""
+        return Law("none")
 
 
 @hookimpl

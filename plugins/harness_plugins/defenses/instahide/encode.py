@@ -10,6 +10,7 @@ from torch.nn.functional import log_softmax
 
 from harness.api import (
     Encoded,
+    Law,
     PiecewiseDefense,
     Round,
     Samples,
@@ -31,6 +32,8 @@ from harness_plugins.sign_masks import draw_masks, flip_signs, masks_in_turn
 from harness_plugins.soft_labels import one_hot_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor, nn
 
 
@@ -69,6 +72,12 @@ class InstaHide(PiecewiseDefense[InstaHideConfig]):
             return Encoded(images, labels, Secrets(by, mixed, {"masks": signs}))
 
         return Round(private.shape, rows)
+
+    def law(self, values: int, resolved: Mapping[str, float | int | str]) -> Law:
+        """Signs alone; what is mixed may be windows of public images, or augmented ones."""
+        windows = ["windows of public images"] if self.config.scheme == "cross" else []
+        augmented = ["augmented images"] if self.config.augment != "none" else []
+        return Law("none", signs=True, altered=" and ".join([*augmented, *windows]))
 
     @property
     def infers(self) -> bool:

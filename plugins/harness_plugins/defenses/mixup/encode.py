@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.api import (
     Encoded,
+    Law,
     PiecewiseDefense,
     Round,
     Samples,
@@ -18,6 +19,8 @@ from harness_plugins.mixing import draw_sources, draw_weights, mix_labels, mix_s
 from harness_plugins.soft_labels import one_hot_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
 
@@ -37,3 +40,7 @@ class Mixup(PiecewiseDefense[MixupConfig]):
             return Encoded(mix_samples(private, mixed, by), labels, Secrets(by, mixed))
 
         return Round(private.shape, rows)
+
+    def law(self, values: int, resolved: Mapping[str, float | int | str]) -> Law:
+        """Nothing is added."""
+        return Law("none")

@@ -10,6 +10,7 @@ import torch
 
 from harness.api import (
     Encoded,
+    Law,
     PiecewiseDefense,
     Round,
     Samples,
@@ -22,6 +23,8 @@ from harness_plugins.random_rows import RandomRows, spans
 from harness_plugins.soft_labels import one_hot_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
 # Numbers worked on at a time: in float64, with a few copies, 10 MB of scratch.
@@ -38,7 +41,7 @@ class Noise(PiecewiseDefense[NoiseConfig]):
     def begin(self, private: SamplesOnDemand, public: Samples, rng: Stream) -> Round:
         """`scale` is resolved; weights [b, 1] are 1 - alpha, sources the rows."""
         scale = self._scale(private)
-        share = float(np.float32(1 - self.config.alpha))  # what the weights say
+        share = self._share
         noise, labels = self._noise(private, scale, rng), one_hot_labels(private, public)
 
         def rows(index: Tensor) -> Encoded:
@@ -47,6 +50,22 @@ class Noise(PiecewiseDefense[NoiseConfig]):
             return Encoded(images, labels[index], Secrets(weights, index.view(-1, 1)))
 
         return Round(private.shape, rows, {"scale": scale})
+
+    def law(self, values: int, resolved: Mapping[str, float | int | str]) -> Law:
+        """Noise of deviation √2 b on every row; b is of the private images unless it is given."""
+        given = self.config.scale
+        deviation = math.sqrt(2) * float(resolved["scale"] if given is None else given)
+        return Law(
+            self.config.kind,
+            deviation,
+            exposure=(self._share / deviation) ** 2 if deviation else math.inf,
+            calibrated=("scale",) if given is None else (),
+        )
+
+    @property
+    def _share(self) -> float:
+        """How much of an image stays, as the weights say it."""
+        return float(np.float32(1 - self.config.alpha))
 
     def _scale(self, private: SamplesOnDemand) -> float:
         """Measured once for the rounds of one release: they bring the same samples."""

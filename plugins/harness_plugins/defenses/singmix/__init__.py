@@ -9,6 +9,7 @@ from pydantic import Field
 from harness.api import Config, DefenseSpec, Stage, hookimpl
 
 First = Literal["any", "larger"]
+FixedPoints = Literal["yes", "no"]
 
 
 class SingmixConfig(Config):
@@ -42,6 +43,16 @@ class SingmixConfig(Config):
         default="sphere",
         description="uniform on the sphere, or gaussian with the same expected energy",
     )
+    calibrate: Literal["private", "public"] = Field(
+        default="private",
+        description="whose spread sets the radius of a tau: theorem 4.2 takes the private images', "
+        "which tells a little of them; public ones' tells nothing. Of no matter with a radius",
+    )
+    fixed_points: FixedPoints = Field(
+        default="yes",
+        description="whether an image may be its own partner, as in algorithm 1; no: orders with "
+        "such an image are drawn again",
+    )
     resolution: int | None = Field(
         default=None, ge=1, le=1024, description="resize images to this many pixels first"
     )
@@ -71,6 +82,7 @@ def harness_defenses() -> list[DefenseSpec]:
                 "noise of an exact norm identifies both images of a mixture among candidates",
                 "the norm of an encoding tells its weights, and so which label is the image's own",
                 "noise added after upsampling is mostly outside the images' subspace",
+                "an image that is its own partner is not mixed: it is seen under the least noise",
                 "every further encoding of the same images averages noise away",
                 "soft labels tell the class, and with it the class mean",
             ),

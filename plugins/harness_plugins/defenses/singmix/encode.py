@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from harness.api import (
+    CellFailed,
     Encoded,
+    Law,
     PiecewiseDefense,
     Round,
     Samples,
@@ -16,7 +19,7 @@ from harness.api import (
     Stream,
     Table,
 )
-from harness_plugins.defenses.singmix import First, SingmixConfig
+from harness_plugins.defenses.singmix import First, FixedPoints, SingmixConfig
 from harness_plugins.defenses.singmix.calibration import measure_spread
 from harness_plugins.defenses.singmix.covering import Covering
 from harness_plugins.defenses.singmix.rows import at_resolution
@@ -24,6 +27,8 @@ from harness_plugins.mixing import mix_labels
 from harness_plugins.soft_labels import one_hot_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
 
@@ -35,10 +40,10 @@ class Singmix(PiecewiseDefense[SingmixConfig]):
         self._measured: tuple[SamplesOnDemand, float] | None = None
 
     def begin(self, private: SamplesOnDemand, public: Samples, rng: Stream) -> Round:
-        """`radius` is resolved; sources are (i, pi(i)), fixed points included."""
+        """`radius` is resolved; sources are (i, pi(i)), fixed points included unless excluded."""
         n, resolution = len(private), self.config.resolution
-        radius = self._radius(private)
-        partners = rng.permutation(n)
+        radius = self._radius(private, public)
+        partners = draw_partners(n, rng, self.config.fixed_points)
         weights = draw_weights(n, self.config.alpha, rng, self.config.first)
         gaussian = self.config.noise == "gaussian"
         covering = Covering(partners, weights, radius, gaussian, resolution)
@@ -58,20 +63,63 @@ class Singmix(PiecewiseDefense[SingmixConfig]):
 
         return analyse(self.config, private, rng)
 
-    def _radius(self, private: SamplesOnDemand) -> float:
+    def law(self, values: int, resolved: Mapping[str, float | int | str]) -> Law:
+        """Noise of norm r on the partner: at worst an image is its own one, at weight alpha.
+
+        Else it is the first of one row, and seen at α / (1-α) of that noise, and the second of
+        another, whatever the weights are there.
+        """
+        config, given = self.config, self.config.radius
+        deviation = float(resolved["radius"] if given is None else given) / math.sqrt(values)
+        least = 1 - config.alpha
+        alone, mixed = 1 / least**2, (config.alpha / least) ** 2 + 1
+        most = alone if config.fixed_points == "yes" else mixed
+        measured = given is None and config.calibrate == "private"
+        return Law(
+            config.noise if deviation else "none",
+            deviation,
+            covers="others",
+            altered="resized images" if config.resolution else "",
+            exposure=most / deviation**2 if deviation else math.inf,
+            calibrated=("radius",) if measured else (),
+        )
+
+    def _radius(self, private: SamplesOnDemand, public: Samples) -> float:
         """Measured once for the rounds of one release: they bring the same samples."""
         if self.config.radius is not None:
             return self.config.radius
-        if self._measured is None or self._measured[0] is not private:
-            self._measured = private, self._calibrate(private)
+        samples = private if self.config.calibrate == "private" else public
+        if self._measured is None or self._measured[0] is not samples:
+            self._measured = samples, self._calibrate(samples)
         return self._measured[1]
 
-    def _calibrate(self, private: SamplesOnDemand) -> float:
-        """Theorem 4.2; a lone image has nobody to be told apart from, and gets no noise."""
-        if len(private) < 2:
+    def _calibrate(self, samples: SamplesOnDemand) -> float:
+        """Theorem 4.2; a lone image has nobody to be told apart from, and gets no noise.
+
+        CellFailed where public images are to set the radius and there are fewer than two.
+        """
+        if len(samples) < 2:
+            if self.config.calibrate == "public":
+                raise CellFailed("calibrate=public measures public images, and there are not two")
             return 0.0
-        spread = measure_spread(private, self.config.resolution)
+        spread = measure_spread(samples, self.config.resolution)
         return spread.radius(self.config.tau, self.config.alpha)
+
+
+def draw_partners(n: int, rng: Stream, fixed_points: FixedPoints = "yes") -> Tensor:
+    """A uniform permutation of 0..n-1, [n] int64; uniform among those without fixed points if so.
+
+    One in e of all permutations has none, so that a few draws find one. CellFailed where a lone
+    image has nobody else.
+    """
+    drawn = rng.permutation(n)
+    if fixed_points == "yes":
+        return drawn
+    if n < 2:
+        raise CellFailed("fixed_points=no needs a second image to be the partner of the first")
+    while bool((drawn == torch.arange(n)).any()):
+        drawn = rng.permutation(n)
+    return drawn
 
 
 def draw_weights(n: int, alpha: float, rng: Stream, first: First = "any") -> Tensor:
