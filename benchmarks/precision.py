@@ -6,7 +6,9 @@ Each case is evaluated in float32 and in bfloat16 with the same seeds, so with t
 weights to start from and batches. A line gives the mean of both, the mean difference with Student's
 95 % interval over seeds, and the ratio of the seconds that learning took. A plugin's
 `bfloat16=True` stands on its cases: the lower end of each interval lies above -1 point of accuracy,
-or above -.1 dB. `--out benchmarks/precision.json` keeps what a test holds these flags to.
+or above -.1 dB. A learner trains a victim's network, and both have to say so: `network` stands on
+the case of `cnn`, and a victim that does not stand is trained in float32 whoever trains it.
+`--out benchmarks/precision.json` keeps what a test holds these flags to.
 
 Ratios of seconds mean something on a quiet machine that multiplies bfloat16. Needs
 `harness assets fetch fashion`. What is stored already is not run again.
@@ -53,7 +55,7 @@ def learned(victim: str, *plugins: str) -> Case:
     options = {"defense": "singmix[tau=1]", "victim": victim, "learner": "network"}
     return Case(
         f"network, {victim}",
-        ("learners:network", *plugins),
+        plugins,
         {**LEARNED, **options, "only": "utility"},
     )
 
@@ -65,7 +67,7 @@ def attacked(attack: str, defense: str, **options: Any) -> Case:
 
 
 CASES = (
-    learned("cnn", "victims:cnn"),
+    learned("cnn", "learners:network", "victims:cnn"),
     learned("resnet18[width=16,epochs=8]", "victims:resnet18"),
     attacked("unet[base=16,epochs=3,images=5000]", "singmix[tau=1e-1]", **KNOWN),
     attacked("prior[epochs=3,images=5000]", "singmix[tau=1e-1]", **KNOWN),

@@ -1,6 +1,10 @@
 """What networks are trained in: bfloat16 in their forward passes, and nothing else."""
 
+import json
+import sys
+from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +19,7 @@ from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.running.learn import LearnStage
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SMALL = {"dataset": "fashion-mini", "private_size": 40, "public_size": 60, "test_size": 40}
 
 
@@ -144,3 +149,31 @@ def test_a_cell_that_trains_nothing_reduces_nothing():
     attacked = replace(taught, request=taught.request.model_copy(update={"only": "privacy"}))
     assert taught.least_precision == "bfloat16"
     assert attacked.least_precision == "float32"
+
+
+def test_a_plugin_says_that_it_learns_as_well_where_the_comparison_found_so():
+    """`python benchmarks/precision.py --out benchmarks/precision.json` compares."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        from precision import Compared
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    kept = json.loads((BENCHMARKS / "precision.json").read_text(encoding="utf-8"))
+    compared = [
+        Compared(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
+        for row in kept
+    ]
+    assert all(len(case.float32) >= 5 for case in compared)
+    found = defaultdict(list)
+    for case in compared:
+        for name in case.plugins:
+            found[name].append(case.as_well)
+    as_well = {name for name, each in found.items() if all(each)}
+    said = {
+        f"{kind}:{name}"
+        for kind, entries in registry().entries.items()
+        for name, entry in entries.items()
+        if getattr(entry.spec, "bfloat16", False)
+        and entry.spec.factory.startswith("harness_plugins.")
+    }
+    assert said == as_well
