@@ -33,8 +33,9 @@ LABEL_SLACK = 1e-4
 """How far rounding may lift the sum of an encoding's soft label above one."""
 PIECE = 1024
 """Rows of a piece, at most."""
-PIECE_VALUES = 1 << 24
-"""Numbers of a piece's encodings, at most, but for a row that is larger: 64 MB."""
+PIECE_VALUES = 1 << 22
+"""Numbers of a piece's encodings, at most, but for a row that is larger: 16 MB. The memory of larger
+ones would be the system's to give and to zero anew for each, which takes a quarter of the time."""
 
 Parameters = Mapping[str, float | int | str]
 Law = Mapping[str, tuple[torch.Size, torch.dtype]]
