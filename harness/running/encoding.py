@@ -34,8 +34,8 @@ LABEL_SLACK = 1e-4
 PIECE = 1024
 """Rows of a piece, at most."""
 PIECE_VALUES = 1 << 22
-"""Numbers of a piece's encodings, at most, but for a row that is larger: 16 MB. The memory of larger
-ones would be the system's to give and to zero anew for each, which takes a quarter of the time."""
+"""Numbers of a piece's encodings, at most, but for a row that is larger: 16 MB. The system
+would have to give and to zero the memory of larger ones anew, which takes a quarter of the time."""
 
 Parameters = Mapping[str, float | int | str]
 Law = Mapping[str, tuple[torch.Size, torch.dtype]]
