@@ -144,15 +144,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="where to keep all cases")
+    parser.add_argument("--out", type=Path, help="where to keep cases as they come")
     asked = parser.parse_args()
     kept = []
     for case in (case for case in CASES if asked.only in case.name):
         kept.append(compare(case, asked.seeds, asked.threads))
         print(kept[-1].line, flush=True)
-    if asked.out:
-        lines = ",\n".join(f" {json.dumps(asdict(each))}" for each in kept)
-        asked.out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+        if asked.out:
+            lines = ",\n".join(f" {json.dumps(asdict(each))}" for each in kept)
+            asked.out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

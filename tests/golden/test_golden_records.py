@@ -36,6 +36,7 @@ SMALL = {
     "metrics": "snr_db,ssim",
     "threads": 1,
     "device": "cpu",
+    "precision": "float32",
 }
 CELLS = {
     "encodings": {"defense": "singmix[tau=1e-1]", "attack": "lmmse", "rounds": 2},

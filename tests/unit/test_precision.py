@@ -98,7 +98,7 @@ def test_descent_in_bfloat16_learns_too():
 
 
 def planned(precision, *, reduces, **options):
-    asked = make_request(**SMALL, attack="unet", precision=precision, **options)
+    asked = make_request(**{**SMALL, "attack": "unet", "precision": precision, **options})
     return replace(plan(asked, registry()), reduces=reduces)
 
 
@@ -141,7 +141,7 @@ def test_what_no_cpu_has_is_not_taken(monkeypatch):
 
 
 def test_a_cell_that_trains_nothing_reduces_nothing():
-    learns = planned("auto", reduces=True, learner="network", defense="none")
+    learns = planned("auto", reduces=True, learner="network", defense="none", attack="lmmse")
     spec = replace(learns.learners["network"].spec, bfloat16=True)
     learner = replace(learns.learners["network"], spec=spec)
     victim = replace(learns.victim, spec=replace(learns.victim.spec, bfloat16=True))

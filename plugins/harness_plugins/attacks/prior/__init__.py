@@ -44,6 +44,7 @@ def harness_attacks() -> list[AttackSpec]:
         AttackSpec(
             name="prior",
             version="1",
+            bfloat16=True,
             summary="lmmse, then turns of solving the mixture and denoising by a learned prior",
             reference="plug-and-play priors (Venkatakrishnan et al. 2013) by expectation "
             "propagation: Rangan, Schniter and Fletcher, Vector Approximate Message Passing, "

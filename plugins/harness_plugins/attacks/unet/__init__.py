@@ -46,6 +46,7 @@ def harness_attacks() -> list[AttackSpec]:
         AttackSpec(
             name="unet",
             version="1",
+            bfloat16=True,
             summary="a U-Net trained on public images, encoded by the defense's own law",
             reference="Augmented Mixup Procedure for Privacy-Preserving Collaborative Training, "
             "section 5 and appendix F, table 2",

@@ -27,6 +27,7 @@ def harness_learners() -> list[LearnerSpec]:
         LearnerSpec(
             name="network",
             version="1",
+            bfloat16=True,
             summary="the victim, trained by its recipe on encodings brought to unit deviation",
             reference="Ioffe & Szegedy 2015, arXiv:1502.03167, with statistics of the images that "
             "are asked about (AdaBN: Li et al. 2017, arXiv:1603.04779); Wu & He 2018, "

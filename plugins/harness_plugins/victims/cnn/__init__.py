@@ -27,6 +27,7 @@ def harness_victims() -> list[VictimSpec]:
         VictimSpec(
             name="cnn",
             version="1",
+            bfloat16=True,
             summary="small convolutional network with BatchNorm; trains in seconds on a CPU",
             reference="Ioffe & Szegedy 2015, Batch Normalization, arXiv:1502.03167",
             factory="harness_plugins.victims.cnn.network:Cnn",
