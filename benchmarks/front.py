@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.boards.answering import lacking
 from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
 from harness.results.build import board_view
@@ -118,8 +119,9 @@ def results(pixels: BoardView, features: BoardView) -> str:
 def _stages(*views: BoardView) -> Iterator[str]:
     """How far boards are filled."""
     for view in views:
-        lacks = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
-        yield f"`{view.name}` is {view.stage}: {counted(view.records, 'record')}{lacks}."
+        to_run = lacking(view.missing, view.again)
+        held = f"{counted(view.records, 'record')}{f', {to_run}' if to_run else ''}"
+        yield f"`{view.name}` is {view.stage}: {held}."
 
 
 def _claims(view: BoardView) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import TextWrapper
 
+from harness.boards.answering import AGAIN, MISSING, lacking
 from harness.drawing.curves import curves_of, row_curves
 from harness.results.headline import key_findings
 from harness.results.numbers import (
@@ -86,7 +87,8 @@ READING = (
     "**Verified** means: every attack of the row has a result, has passed its positive control as "
     "it is configured here, and no flag speaks against the numbers. Reasons stand on the page and "
     "in the CSV. **Older** is a row of a board that is still open, some of whose records were made "
-    "by an earlier source of what is named on the page.",
+    "by an earlier source, version or options of what is named on the page. Cells of other "
+    "versions or options are to run again.",
     "That an attack gains nothing does not make a defense safe: another attack may do better.",
 )
 """How to read a board, point by point."""
@@ -126,9 +128,10 @@ def _stage(view: BoardView) -> list[str]:
 
 
 def _opening(view: BoardView) -> list[str]:
-    lacking = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
+    to_run = lacking(view.missing, view.again)
+    held = f"{counted(view.records, 'record')}{f', {to_run}' if to_run else ''}"
     files = (
-        f"{counted(view.records, 'record')}{lacking}. The [page](index.html) opens every row; "
+        f"{held}. The [page](index.html) opens every row; "
         "[leaderboard.csv](leaderboard.csv) has every number."
     )
     ranked = any(row.rank for row in view.rows)
@@ -393,14 +396,14 @@ def _again(view: BoardView) -> list[str]:
 def index(views: Sequence[BoardView]) -> str:
     """The README over all boards."""
     head = ["board", "stage", "what it is of", "what was found first", "rows", "records"]
-    head.append("not run yet")
+    head += [MISSING, AGAIN]
     lines = [
         [
             f"[{view.name}]({view.name}/README.md)",
             "defined" if view.status == "defined" else view.stage,
             view.title,
             key_findings(view)[0],
-            *map(str, (len(view.rows), view.records, view.missing)),
+            *map(str, (len(view.rows), view.records, view.missing, view.again)),
         ]
         for view in views
     ]

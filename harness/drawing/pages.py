@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from harness.boards.answering import lacking
 from harness.drawing import heat, svg
 from harness.results import numbers
 from harness.results.headline import key_findings
@@ -148,6 +149,6 @@ def leaks_in_order(leaks: Mapping[str, Leak], metrics: Iterable[str]) -> list[Le
 
 CALLED = (
     *(counted, key_findings, rows_in_order, attacks_in_order, cells_in_order, leaks_in_order),
-    *(threat_models, strongest_under, attacks, record_path, in_words),
+    *(lacking, threat_models, strongest_under, attacks, record_path, in_words),
 )
 """What templates call, by their own names."""

@@ -246,7 +246,7 @@ def _tip(row: RowView, accuracy: Number, leak: Leak, metric: str) -> str:
         else "",
         "" if row.protected else "the reference, without a rank",
         "" if row.verified else "unverified",
-        f"older source: {', '.join(row.older)}" if row.older else "",
+        f"older: {', '.join(row.older)}" if row.older else "",
     ]
     return "\n".join(filter(None, lines))
 

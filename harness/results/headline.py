@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from harness.boards.answering import MISSING
+from harness.boards.answering import lacking as cells_to_run
 from harness.results.identified import in_words
 from harness.results.numbers import code, counted, gained, metric_name, off_scale, percent
 from harness.results.view import BoardView, Leak, RowView
@@ -13,7 +15,7 @@ LACKS = {
     "not_applicable": "cannot be",
     "failed": "failed",
     "timeout": "ran out of time",
-    "missing": "not run yet",
+    "missing": MISSING,
 }
 """How a cell without a number ended, in words."""
 
@@ -32,11 +34,10 @@ def _lacking(view: BoardView) -> Iterator[str]:
     """What is still to run, and what follows for the ranks."""
     rows = [row for row in view.rows if row.protected]
     lacking = sum(row.missing > 0 for row in rows)
-    if view.missing:
-        have = "has" if view.missing == 1 else "have"
+    if to_run := cells_to_run(view.missing, view.again):
         which = f"{lacking} of {counted(len(rows), 'row')} of defenses lack some and have no rank"
-        ranked = f": {which}" if lacking else ""
-        yield f"{counted(view.missing, 'cell')} of this board {have} not been run{ranked}."
+        moved = "; versions or options of what is to run again have moved on" if view.again else ""
+        yield f"This board has {to_run}{f': {which}' if lacking else ''}{moved}."
 
 
 def _found(view: BoardView) -> tuple[str, ...]:

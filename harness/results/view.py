@@ -187,7 +187,8 @@ class RowView(_Leaking):
     `seeds` are those that the accuracies are of. `flags` say why the row is not `verified`.
     `learners` are all that were tried, `curve` what is learned from other numbers of images, the
     row's own number among them. `identified` is how well images are told among candidates, where
-    an attack asked. `older` names plugins whose source is another one by now.
+    an attack asked. `older` names plugins whose source, versions or options are others by now; of
+    these, `again` counts the cells of other versions or options, which are to run again.
     """
 
     track: str
@@ -203,6 +204,7 @@ class RowView(_Leaking):
     verified: bool = True
     protected: bool = True
     missing: int = 0
+    again: int = 0
     origin: str = ""
     learners: tuple[LearnerView, ...] = ()
     curve: tuple[Learned, ...] = ()
@@ -301,6 +303,8 @@ class BoardView(_Seen):
     records: int = 0
     missing: int = 0
     """Cells of the protocol without a record."""
+    again: int = 0
+    """Cells with one of which versions or options have moved on."""
 
     @property
     def rows(self) -> list[RowView]:
