@@ -9,6 +9,7 @@ from textwrap import TextWrapper
 from harness.boards.answering import AGAIN, MISSING, lacking
 from harness.drawing.curves import curves_of, row_curves
 from harness.results.headline import key_findings
+from harness.results.identified import FEWER
 from harness.results.numbers import (
     NONE,
     as_written,
@@ -71,7 +72,9 @@ READING = (
     "gives. It means no more than that the strongest learner here found nothing.",
     "**Named** says how often the best attack that identifies puts a true image first among "
     "candidates, beside chance. Whoever has such a list needs no reconstruction: a row whose "
-    "images are named leaks, whatever its gain is. Squares mark such rows in the picture.",
+    "images are named leaks, whatever its gain is. Squares mark such rows in the picture. A "
+    "release of many rounds contains one of fewer, so a row in which nobody asked has what was "
+    'found there, marked "from fewer rounds".',
     "**Private images.** Accuracy grows with how many images are released, and how often; what "
     "leaks of one image does not grow with their number. So accuracy is also shown at other "
     "numbers than the one at which leakage was judged.",
@@ -210,6 +213,8 @@ def _named_images(row: RowView) -> str:
     if found is None:
         return NONE
     told = f"{share(found.top1)}, chance {percent(found.top1_chance)}"
+    if found.fewer_rounds is not None:
+        told = f"{told}, {FEWER}"
     return f"**{told}**, {code(found.attack)}" if found.sure else told
 
 

@@ -58,7 +58,8 @@ def board_view(material: Material) -> BoardView:
     board, controls = material.board, Controls(material.controls)
     scored = {n.removesuffix(ABSOLUTE) for kept in material.kept for n in kept.record.privacy}
     board.check_ranking(scored | {*registry().entries["metrics"]})
-    rows = shown(lines(material), controls, board.ranking)
+    every = lines(material)
+    rows = shown(every, controls, board.ranking, every)
     return BoardView(
         name=board.name,
         title=board.title,
@@ -77,13 +78,22 @@ def board_view(material: Material) -> BoardView:
     )
 
 
-def shown(found: Iterable[Line], controls: Controls, metrics: Collection[str]) -> list[Shown]:
-    """Every line with its worst cases by these metrics, and as it is seen; not yet ranked."""
+def shown(
+    found: Iterable[Line],
+    controls: Controls,
+    metrics: Collection[str],
+    among: Sequence[Line],
+) -> list[Shown]:
+    """Every line with its worst cases by these metrics, and as it is seen; not yet ranked.
+
+    `among` are the board's lines: what is named in fewer rounds is named in more.
+    """
     cases = [(line, worst_cases(line.groups, metrics)) for line in found]
     sure = intervals(own for _, own in cases)
+    views = (_row_view(line, leaks(own, sure), controls, metrics) for line, own in cases)
     return [
-        Shown(line, own, _row_view(line, leaks(own, sure), controls, metrics))
-        for line, own in cases
+        Shown(line, own, view.model_copy(update={"identified": identified(line, among)}))
+        for (line, own), view in zip(cases, views, strict=True)
     ]
 
 
@@ -128,7 +138,6 @@ def _row_view(
         seeds=learned.seeds,
         learners=learned.learners,
         curve=tuple(curve),
-        identified=identified(line.groups),
         leaks=leaked,
         cells=tuple(cells),
         flags=tuple(flags),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.boards.answering import MISSING
 from harness.boards.answering import lacking as cells_to_run
-from harness.results.identified import in_words
+from harness.results.identified import FEWER, in_words
 from harness.results.numbers import code, counted, gained, metric_name, off_scale, percent
 from harness.results.view import BoardView, Leak, RowView
 
@@ -91,6 +91,8 @@ def _offer(row: RowView, metric: str) -> str:
     gain = f"{metric_name(metric)} gain {gained(_leak(row, metric))}"
     doubt = "" if row.verified else ", unverified"
     named = ", images named among candidates" if row.names_images else ""
+    if named and _inherited(row):
+        named = f"{named} {FEWER}"
     return f"{code(row.defense)} (accuracy {percent(_accuracy(row))}, {gain}{named}{doubt})"
 
 
@@ -128,9 +130,10 @@ def _naming(view: BoardView) -> Iterator[str]:
     if not asked:
         return
     named = [row for row in asked if row.names_images]
+    inherited = sum(map(_inherited, named))
     opening = (
         f"Among candidates, images are named in {len(named)} of the {counted(len(asked), 'row')} "
-        "where an attack asked"
+        f"where an attack asked{f', {inherited} of them {FEWER}' if inherited else ''}"
     )
     found = [(row.identified, row.defense) for row in named if row.identified]
     if not found:
@@ -138,6 +141,10 @@ def _naming(view: BoardView) -> Iterator[str]:
         return
     best, defense = max(found, key=lambda each: each[0].top1.value)
     yield f"{opening}: under {code(defense)}, {code(best.attack)} puts {in_words(best)}."
+
+
+def _inherited(row: RowView) -> bool:
+    return row.identified is not None and row.identified.fewer_rounds is not None
 
 
 def _trust(view: BoardView) -> str:

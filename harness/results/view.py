@@ -158,7 +158,8 @@ class Identified(_Seen):
     """How well the best of the attacks that identify tells true images among candidates.
 
     Of `n` questions about images or encodings, `top1` is the share in which a true image comes
-    first of `candidates`, `auc` how often a true one stands before a false one.
+    first of `candidates`, `auc` how often a true one stands before a false one. `fewer_rounds`: it
+    was found in a release of so many rounds, which the row's own contains; None for the row's own.
     """
 
     attack: str
@@ -171,6 +172,7 @@ class Identified(_Seen):
     n: int
     asked: Literal["images", "encodings"]
     seeds: tuple[int, ...] = ()
+    fewer_rounds: int | None = None
 
     @property
     def sure(self) -> bool:
