@@ -25,6 +25,7 @@ from harness.results.numbers import (
 )
 from harness.results.ranks import RULE
 from harness.results.view import (
+    WEAK,
     AttackView,
     BoardView,
     CellView,
@@ -61,8 +62,9 @@ READING = (
     "its attacks ran; on others the strongest may be missing. The column `seeds` says how many "
     "the accuracy is of, and behind it how many the leak, where these are others.",
     f"**Rank.** {RULE} Two rows of different ranks may overlap all the same: a third one beats the "
-    "one and not the other. A row that lacks cells has no rank. A gain below zero counts as none: "
-    "who does worse than guessing could have guessed. Where a defense hides signs, it is ranked by "
+    "one and not the other. A row that lacks cells has no rank, nor one of which every "
+    "attack does worse than guessing. In others a gain below zero counts as none: who does "
+    "worse than guessing could have guessed. Where a defense hides signs, it is ranked by "
     "the images as they are or by their absolute values, whichever leaks more (marked |x|).",
     "**Accuracy** is that of the best of several learners, which had the released bytes, the "
     "defense's law and public images. It was chosen on one half of the test images, and its "
@@ -203,8 +205,14 @@ def _row(row: RowView, metrics: Sequence[str], told: bool) -> list[str]:
         *(f"{gained(leak)}{_face(leak)}" if leak else NONE for leak in map(row.leak, metrics)),
         code(first.strongest) if first else NONE,
         *([_named_images(row)] if told else []),
-        ("yes" if row.verified else "no") + (", older" if row.older else ""),
+        _standing(row),
     ]
+
+
+def _standing(row: RowView) -> str:
+    """Whether a row is verified, and what else is against its numbers."""
+    against = [WEAK if row.only_weak else "", "older" if row.older else ""]
+    return ", ".join(filter(None, ["yes" if row.verified else "no", *against]))
 
 
 def _named_images(row: RowView) -> str:

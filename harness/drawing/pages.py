@@ -19,7 +19,7 @@ from harness.results.headline import key_findings
 from harness.results.identified import in_words
 from harness.results.numbers import counted
 from harness.results.ranks import RULE, attacks_in_order, rows_in_order
-from harness.results.view import BoardView, CellView, Leak, RowView
+from harness.results.view import WEAK, BoardView, CellView, Leak, RowView
 from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(breakable=_breakable, coded=_coded)
-    environment.globals.update(heat=heat, numbers=numbers, svg=svg, rule=RULE, ABSOLUTE=ABSOLUTE)
+    environment.globals.update(
+        heat=heat, numbers=numbers, svg=svg, rule=RULE, weak=WEAK, ABSOLUTE=ABSOLUTE
+    )
     environment.globals.update({function.__name__: function for function in CALLED})
     return environment
 

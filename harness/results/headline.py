@@ -9,7 +9,7 @@ from harness.boards.answering import MISSING
 from harness.boards.answering import lacking as cells_to_run
 from harness.results.identified import FEWER, in_words
 from harness.results.numbers import code, counted, gained, metric_name, off_scale, percent
-from harness.results.view import BoardView, Leak, RowView
+from harness.results.view import WEAK, BoardView, Leak, RowView
 
 LACKS = {
     "not_applicable": "cannot be",
@@ -38,6 +38,9 @@ def _lacking(view: BoardView) -> Iterator[str]:
         which = f"{lacking} of {counted(len(rows), 'row')} of defenses lack some and have no rank"
         moved = "; versions or options of what is to run again have moved on" if view.again else ""
         yield f"This board has {to_run}{f': {which}' if lacking else ''}{moved}."
+    weak = [code(row.defense) for row in rows if row.only_weak]
+    if weak:
+        yield f"{', '.join(weak)}: {WEAK}."
 
 
 def _found(view: BoardView) -> tuple[str, ...]:

@@ -15,6 +15,12 @@ Standing = Literal["passed", "failed", "not run"]
 """What became of an attack's positive controls, as it is and was configured."""
 
 
+ONLY_WEAK = "only_weak_attacks"
+"""The flag of a row of which every attack does worse than guessing."""
+WEAK = "no rank: every attack that ran does worse than guessing"
+"""Why such a row has no place, in one phrase."""
+
+
 class _Seen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -184,7 +190,8 @@ class RowView(_Leaking):
     """One defense in one track: what is learned, and what the strongest attack gets of each image.
 
     `rank` by metric, as `ranks.RULE` says; a row without a number has none, nor one of which cells
-    are `missing`, nor one that is not `protected`: that is the reference. `retained` is accuracy
+    are `missing`, nor one that only weak attacks met, nor one that is not `protected`: that is the
+    reference. `retained` is accuracy
     over that of the same victim without protection, `chance` that of always naming the same class;
     `seeds` are those that the accuracies are of. `flags` say why the row is not `verified`.
     `learners` are all that were tried, `curve` what is learned from other numbers of images, the
@@ -227,6 +234,11 @@ class RowView(_Leaking):
     def names_images(self) -> bool:
         """Whether some attack surely tells its images among candidates."""
         return self.identified is not None and self.identified.sure
+
+    @property
+    def only_weak(self) -> bool:
+        """Whether every attack does worse than guessing: nothing is known of the defense."""
+        return any(flag.name == ONLY_WEAK for flag in self.flags)
 
     @property
     def lines(self) -> dict[int, list[Learned]]:
