@@ -92,7 +92,7 @@ def _ends(offers: Sequence[RowView], metric: str, others: bool) -> str:
 
 def _offer(row: RowView, metric: str) -> str:
     gain = f"{metric_name(metric)} gain {gained(_leak(row, metric))}"
-    doubt = "" if row.verified else ", unverified"
+    doubt = ("" if row.verified else ", unverified") + (", older" if row.older else "")
     named = ", images named among candidates" if row.names_images else ""
     if named and _inherited(row):
         named = f"{named} {FEWER}"
@@ -157,6 +157,8 @@ def _trust(view: BoardView) -> str:
     unverified = sum(not row.verified for row in rows)
     lacks = [f"{states[state]} {words}" for state, words in LACKS.items() if states[state]]
     pairs = f"of {counted(states.total(), 'pair')} of a defense and an attack"
-    return f"{unverified} of {counted(len(rows), 'row')} are unverified; {pairs} " + (
-        f"{', '.join(lacks)}." if lacks else "each has a result."
-    )
+    older = sum(bool(row.older) for row in rows)
+    doubts = f"{unverified} of {counted(len(rows), 'row')} are unverified"
+    if older:
+        doubts = f"{doubts}, {older} older: of earlier source, versions or options"
+    return f"{doubts}; {pairs} " + (f"{', '.join(lacks)}." if lacks else "each has a result.")
