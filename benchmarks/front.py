@@ -19,7 +19,7 @@ from harness.boards.answering import lacking
 from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
 from harness.results.build import board_view
-from harness.results.headline import key_findings
+from harness.results.headline import in_short, key_findings
 from harness.results.identified import FEWER
 from harness.results.material import gathered
 from harness.results.numbers import NONE, counted, gained, percent, share, signed
@@ -99,40 +99,46 @@ def first_screen(pixels: BoardView, features: BoardView) -> str:
                 "![What is learned from CIFAR-10 in ResNet-50's features, over the number of "
                 f"private images](leaderboards/{FEATURES}/{CURVE})"
             )
-        blocks += [table(features, brief=True), reading(features)]
+        blocks += [table(features, brief=True), reading(features, brief=True)]
     if any(row.rank for row in pixels.rows):
         blocks += [
             "![Accuracy of the best learner against what the strongest attack gains over guessing: "
             f"CIFAR-10](leaderboards/{PIXELS}/front.png)",
-            " ".join(key_findings(pixels)),
+            " ".join(in_short(pixels)),
         ]
     return "\n\n".join([*blocks, *_stages(pixels, features)])
 
 
-def reading(view: BoardView) -> str:
-    """How to read the brief table, as far as it says so itself."""
-    found = lines_of(view)
+def reading(view: BoardView, *, brief: bool) -> str:
+    """How to read the table, as far as it says so itself."""
     judged = " or ".join(dict.fromkeys(_judged(track.protocol) for track in view.tracks))
-    asked = genie_options() if view.name == FEATURES else {}
-    blocks = [
-        "Leakage is what `lmmse`, the best linear attack for the stated noise, gains over the best "
-        f"guess: decibels image by image, the mean over {judged} private images."
-    ]
-    if asked:
-        blocks.append(
-            "The genie is told every partner of an image; nobody can run it. Its figures are "
-            "another measure, and no ceiling: squared errors pooled, over the mean image, of "
-            f"{asked['targets']} other images under Gaussian noise and with a Gaussian prior; over "
-            f"all values, and in brackets over the first {asked['components']} principal "
-            "components of public images."
-        )
-    blocks.append(
-        "Named is how often an attack that holds the private images among as many others puts a "
-        "true one first: where that is more than chance, the images are not safe, whatever "
-        f"decibels say. What is named in one round is named in all; {NOT_ASKED}: no such attack "
-        "has run."
+    genies = [_of_genie(brief)] if view.name == FEATURES and genie() else []
+    named = "" if brief else f" What is named in one round is named in all; {NOT_ASKED}: no such "
+    return " ".join(
+        [
+            "Leakage is what `lmmse`, the best linear attack for the stated noise, gains over the "
+            f"best guess: dB image by image, the mean over {judged} private images.",
+            *genies,
+            "Named is how often an attack that holds the private images among as many others puts "
+            "a true one first: above chance, images are not safe, whatever decibels say."
+            f"{named and named + 'attack has run.'}",
+            _of_learners(lines_of(view)),
+        ]
     )
-    return " ".join([*blocks, _of_learners(found)])
+
+
+def _of_genie(brief: bool) -> str:
+    """That its figures are another measure; in full, of what."""
+    asked = genie_options()
+    opening = "The genie is told every partner of an image, as nobody is: another measure"
+    if brief:
+        return f"{opening} (pooled, over the mean image, under Gaussian noise) and no ceiling."
+    return (
+        f"{opening}, and no ceiling. Its squared errors are pooled and held against those of the "
+        f"mean image, of {asked['targets']} other images under Gaussian noise, with a Gaussian "
+        f"prior; over all values, and in brackets over the first {asked['components']} principal "
+        "components of public images."
+    )
 
 
 def _judged(protocol: Mapping[str, str]) -> str:
@@ -147,11 +153,11 @@ def _of_learners(found: Sequence[Line]) -> str:
     sizes = sorted({p.private_size for p in points})
     bare = [n for n in sizes if not any(_network(p) for p in points if p.private_size == n)]
     alone = dict.fromkeys(name for p in points if len(_tried(p)) == 1 for name in _tried(p))
-    without = f" (at {_numbers(bare)} images no network tried)" if bare else ""
-    mark = f"; † what one learner alone tried ({_names(alone)})" if alone else ""
+    without = f" (no network at {_numbers(bare)} images)" if bare else ""
+    mark = f"; † one learner alone tried: {_names(alone)}" if alone else ""
     return (
-        f"Accuracy is that of the best of several learners{without}, in per cent; * marks what is "
-        f"not surely above chance, where the strongest learner here found nothing{mark}."
+        f"Accuracy is the best of several learners', in per cent{without}; * not surely above "
+        f"chance: the strongest learner here found nothing{mark}."
     )
 
 
@@ -183,7 +189,7 @@ def results(pixels: BoardView, features: BoardView) -> str:
                 f"({view.name}-{CURVE})"
             )
         if lines_of(view):
-            blocks += [table(view, brief=False), reading(view)]
+            blocks += [table(view, brief=False), reading(view, brief=False)]
         if any(row.rank for row in view.rows):
             blocks.append(" ".join(key_findings(view)))
         blocks += _claims(view)

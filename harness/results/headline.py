@@ -30,6 +30,13 @@ def key_findings(view: BoardView) -> tuple[str, ...]:
     return (*_lacking(view), *_found(view), _trust(view))
 
 
+def in_short(view: BoardView) -> tuple[str, ...]:
+    """The same without what is said of attacks over all rows: for a page that has little room."""
+    if view.status == "defined" or not any(row.rank for row in view.rows):
+        return key_findings(view)
+    return (*_lacking(view), _found(view)[0], _trust(view))
+
+
 def _lacking(view: BoardView) -> Iterator[str]:
     """What is still to run, and what follows for the ranks."""
     rows = [row for row in view.rows if row.protected]

@@ -121,9 +121,10 @@ def test_the_reading_says_who_learned_and_what_the_genie_is(
     front: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(front, "_named", lambda _: ["none", "singmix[tau=1e-2]"])
-    text = front.reading(of_features())
-    assert "† what one learner alone tried (`plain`)" in text
-    assert "(at 8 and 16 images no network tried)" in text
+    assert "and no ceiling" in front.reading(of_features(), brief=True)
+    text = front.reading(of_features(), brief=False)
+    assert "† one learner alone tried: `plain`" in text
+    assert "(no network at 8 and 16 images)" in text
     assert "another measure, and no ceiling" in text
     assert "of 500 other images under Gaussian noise" in text
     assert "the mean over 8 of 8 private images" in text
