@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from harness.boards.answering import lacking
 from harness.boards.cells import cells_of
 from harness.boards.folder import BoardFolder
 from harness.results.build import board_view
-from harness.results.headline import key_findings
+from harness.results.headline import in_short, key_findings
+from harness.results.identified import FEWER
 from harness.results.material import gathered
 from harness.results.numbers import NONE, counted, gained, percent, share, signed
 from harness.results.view import BoardView, Identified, Leak, Learned, Number, RowView
@@ -26,21 +29,28 @@ ROOT = Path(__file__).parents[1]
 PIXELS, FEATURES = "cifar10-v2", "features-v2"
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "results" / "boards.md"
 GENIE = ROOT / "benchmarks" / "genie.json"
-"""What `python benchmarks/genie.py --out` wrote: decibels by where, by tau and by rounds."""
+"""What `python benchmarks/genie.py --out` wrote: options, and decibels by where, tau and rounds."""
 BEGIN = "<!-- Made by `python benchmarks/front.py --write`: do not edit. -->"
 END = "<!-- End of what is made. -->"
 METRIC, LINEAR = "snr_db", "lmmse"
+NOT_ASKED = "not asked"
+"""What stands where no attack that names images has run."""
+CURVE = "curve.png"
 
 
 @dataclass
 class Line:
-    """One defense, each image released in so many rounds: what leaks, and what is learned."""
+    """One defense, each image released in so many rounds: what leaks, and what is learned.
+
+    `older`: something of its records is older than what is installed.
+    """
 
     defense: str
     rounds: int
     leak: Leak | None = None
     named: Identified | None = None
     learned: dict[int, Learned] = field(default_factory=dict)
+    older: bool = False
 
 
 def main() -> None:
@@ -53,6 +63,14 @@ def main() -> None:
             path.write_text(put(path.read_text(encoding="utf-8"), text), encoding="utf-8")
         else:
             print(text, end="\n\n")
+    for path, made in pictures().items() if write else ():
+        path.write_bytes(made.read_bytes())
+
+
+def pictures() -> dict[Path, Path]:
+    """The page's plots, and what they are copies of: the site shows only what lies below docs."""
+    made = {name: ROOT / "leaderboards" / name / CURVE for name in (FEATURES, PIXELS)}
+    return {PAGE.parent / f"{name}-{CURVE}": path for name, path in made.items() if path.is_file()}
 
 
 def texts() -> dict[Path, str]:
@@ -76,30 +94,88 @@ def first_screen(pixels: BoardView, features: BoardView) -> str:
     """Pictures, the table of features, and what the board of pixels found."""
     blocks: list[str] = []
     if any(line.learned for line in lines_of(features)):
-        if (ROOT / "leaderboards" / FEATURES / "curve.png").is_file():
+        if (ROOT / "leaderboards" / FEATURES / CURVE).is_file():
             blocks.append(
                 "![What is learned from CIFAR-10 in ResNet-50's features, over the number of "
-                f"private images](leaderboards/{FEATURES}/curve.png)"
+                f"private images](leaderboards/{FEATURES}/{CURVE})"
             )
-        blocks += [table(features, brief=True), READING]
+        blocks += [table(features, brief=True), reading(features, brief=True)]
     if any(row.rank for row in pixels.rows):
         blocks += [
             "![Accuracy of the best learner against what the strongest attack gains over guessing: "
             f"CIFAR-10](leaderboards/{PIXELS}/front.png)",
-            " ".join(key_findings(pixels)),
+            " ".join(in_short(pixels)),
         ]
     return "\n\n".join([*blocks, *_stages(pixels, features)])
 
 
-READING = (
-    "Leakage is what `lmmse`, the best linear attack for the stated noise, gains over the best "
-    "guess at 1000 private images. The genie is told every partner of an image; nobody can run it: "
-    "over all values, and in brackets over the first 1024 principal components of public images. "
-    "Named is how often an attack that holds the private images among as many others puts a true "
-    "one first: where that is more than chance, the images are not safe, whatever decibels say. "
-    "Accuracy is that of the best of several learners, in per cent; * marks what is not surely "
-    "above chance, where the strongest learner here found nothing."
-)
+def reading(view: BoardView, *, brief: bool) -> str:
+    """How to read the table, as far as it says so itself."""
+    judged = " or ".join(dict.fromkeys(_judged(track.protocol) for track in view.tracks))
+    genies = [_of_genie(brief)] if view.name == FEATURES and genie() else []
+    named = "" if brief else f" What is named in one round is named in all; {NOT_ASKED}: no such "
+    return " ".join(
+        [
+            "Leakage is what `lmmse`, the best linear attack for the stated noise, gains over the "
+            f"best guess: dB image by image, the mean over {judged} private images.",
+            *genies,
+            "Named is how often an attack that holds the private images among as many others puts "
+            "a true one first: above chance, images are not safe, whatever decibels say."
+            f"{named and named + 'attack has run.'}",
+            _of_learners(lines_of(view)),
+        ]
+    )
+
+
+def _of_genie(brief: bool) -> str:
+    """That its figures are another measure; in full, of what."""
+    asked = genie_options()
+    opening = "The genie is told every partner of an image, as nobody is: another measure"
+    if brief:
+        return f"{opening} (pooled, over the mean image, under Gaussian noise) and no ceiling."
+    return (
+        f"{opening}, and no ceiling. Its squared errors are pooled and held against those of the "
+        f"mean image, of {asked['targets']} other images under Gaussian noise, with a Gaussian "
+        f"prior; over all values, and in brackets over the first {asked['components']} principal "
+        "components of public images."
+    )
+
+
+def _judged(protocol: Mapping[str, str]) -> str:
+    """Of how many images leakage is told: `200 of 1000`."""
+    private = protocol.get("private_size", "all")
+    return f"{protocol.get('targets', private)} of {private}"
+
+
+def _of_learners(found: Sequence[Line]) -> str:
+    """Whose accuracy it is, as far as several tried."""
+    points = [point for line in found for point in line.learned.values()]
+    sizes = sorted({p.private_size for p in points})
+    bare = [n for n in sizes if not any(_network(p) for p in points if p.private_size == n)]
+    alone = dict.fromkeys(name for p in points if len(_tried(p)) == 1 for name in _tried(p))
+    without = f" (no network at {_numbers(bare)} images)" if bare else ""
+    mark = f"; † one learner alone tried: {_names(alone)}" if alone else ""
+    return (
+        f"Accuracy is the best of several learners', in per cent{without}; * not surely above "
+        f"chance: the strongest learner here found nothing{mark}."
+    )
+
+
+def _numbers(sizes: Iterable[int]) -> str:
+    return " and ".join(f"{n:,}" for n in sizes)
+
+
+def _names(learners: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in learners)
+
+
+def _tried(point: Learned) -> list[str]:
+    """The learners that told an accuracy."""
+    return [each.name for each in point.learners if each.accuracy]
+
+
+def _network(point: Learned) -> bool:
+    return any(name.partition("[")[0] == "network" for name in _tried(point))
 
 
 def results(pixels: BoardView, features: BoardView) -> str:
@@ -107,8 +183,13 @@ def results(pixels: BoardView, features: BoardView) -> str:
     blocks: list[str] = []
     for view in (features, pixels):
         blocks += [f"## {view.title}", *_stages(view)]
-        if any(len(line.learned) > 1 for line in lines_of(view)):
-            blocks += [table(view, brief=False)]
+        if PAGE.parent / f"{view.name}-{CURVE}" in pictures():
+            blocks.append(
+                f"![{view.title}: what is learned, over the number of private images]"
+                f"({view.name}-{CURVE})"
+            )
+        if lines_of(view):
+            blocks += [table(view, brief=False), reading(view, brief=False)]
         if any(row.rank for row in view.rows):
             blocks.append(" ".join(key_findings(view)))
         blocks += _claims(view)
@@ -118,8 +199,9 @@ def results(pixels: BoardView, features: BoardView) -> str:
 def _stages(*views: BoardView) -> Iterator[str]:
     """How far boards are filled."""
     for view in views:
-        lacks = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
-        yield f"`{view.name}` is {view.stage}: {counted(view.records, 'record')}{lacks}."
+        to_run = lacking(view.missing, view.again)
+        held = f"{counted(view.records, 'record')}{f', {to_run}' if to_run else ''}"
+        yield f"`{view.name}` is {view.stage}: {held}."
 
 
 def _claims(view: BoardView) -> Iterator[str]:
@@ -145,8 +227,21 @@ def lines_of(view: BoardView) -> list[Line]:
                 line.learned |= {each.private_size: each for each in points}
                 line.leak = line.leak or (_of_linear(row) if rounds == own else None)
                 line.named = line.named or (row.identified if rounds == own else None)
+                line.older = line.older or bool(row.older)
     names = _named(view.name) if found else []
-    return sorted(found.values(), key=lambda line: (names.index(line.defense), line.rounds))
+    ordered = sorted(found.values(), key=lambda line: (names.index(line.defense), line.rounds))
+    for line in ordered:
+        line.named = line.named or _in_fewer(line, ordered)
+    return ordered
+
+
+def _in_fewer(line: Line, every: Iterable[Line]) -> Identified | None:
+    """What was named of the same defense in fewer rounds, which these rounds contain."""
+    for each in every:
+        if each.named and each.defense == line.defense and each.rounds < line.rounds:
+            rounds = each.named.fewer_rounds or each.rounds
+            return each.named.model_copy(update={"fewer_rounds": rounds})
+    return None
 
 
 def _named(board: str) -> list[str]:
@@ -162,14 +257,14 @@ def _of_linear(row: RowView) -> Leak | None:
 
 def table(view: BoardView, *, brief: bool) -> str:
     """A line for each defense and number of rounds, a column for each number of images."""
-    lines = [line for line in lines_of(view) if len(line.learned) > 1]
+    lines = lines_of(view)
     sizes = sorted({n for line in lines for n in line.learned})
     told = genie() if view.name == FEATURES else {}
     head = ["defense", "released", "`lmmse`, dB", *(["genie, dB"] if told else []), "named"]
     head += [f"{n:,} images" for n in sizes]
     rows = [
         [
-            f"`{line.defense}`",
+            f"`{line.defense}`{', older' if line.older else ''}",
             "once" if line.rounds == 1 else f"{line.rounds} times",
             _leak(line.leak, brief),
             *([_genie(told, line)] if told else []),
@@ -193,15 +288,17 @@ def _leak(leak: Leak | None, brief: bool) -> str:
 def _named_first(found: Identified | None, brief: bool) -> str:
     """How often a true image comes first among candidates, and whose doing that is."""
     if found is None:
-        return NONE
-    return percent(found.top1.value) if brief else f"{share(found.top1)}, `{found.attack}`"
+        return NOT_ASKED
+    told = percent(found.top1.value) if brief else f"{share(found.top1)}, `{found.attack}`"
+    return told if found.fewer_rounds is None else f"{told}, {FEWER}"
 
 
 def _accuracy(found: Learned | None, brief: bool) -> str:
     if found is None or found.accuracy is None:
         return NONE
     by = "" if brief or not found.learner else f", `{found.learner}`"
-    return _share(found.accuracy, brief) + ("*" if found.at_chance else "") + by
+    marks = ("*" if found.at_chance else "") + ("†" if len(_tried(found)) == 1 else "")
+    return _share(found.accuracy, brief) + marks + by
 
 
 def _share(number: Number | None, brief: bool) -> str:
@@ -215,9 +312,17 @@ Genie = dict[str, dict[str, dict[str, float]]]
 
 def genie() -> Genie:
     """Decibels by where they are counted, by tau and by rounds; none where nobody ran it."""
-    if not GENIE.exists():
-        return {}
-    found: Genie = json.loads(GENIE.read_bytes())
+    return {name: part for name, part in _told().items() if name != "options"}
+
+
+def genie_options() -> dict[str, Any]:
+    """What the genie was asked; nothing where nobody ran it."""
+    found: dict[str, Any] = _told().get("options", {})
+    return found
+
+
+def _told() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(GENIE.read_bytes()) if GENIE.exists() else {}
     return found
 
 

@@ -28,6 +28,7 @@ from harness.api import Samples, Stream
 from harness.rng import public_stream
 from harness.running.run import Run
 from harness.running.samples import standardised
+from harness.store.provenance import code_state
 from harness_plugins.defenses.singmix.calibration import Spread, measure_spread
 from harness_plugins.defenses.singmix.encode import draw_weights
 
@@ -53,7 +54,14 @@ def main() -> None:
         columns = ([found[n][f"{tau:g}"][str(t)] for n in parts] for t in options.rounds)
         print(f"{tau:>8g}" + "".join(f"{a:>8.2f}{b:>8.2f}" for a, b in columns), flush=True)
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        told = {"options": _told(options), **found}
+        options.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def _told(options: argparse.Namespace) -> dict[str, object]:
+    """What was asked, and of which code."""
+    asked = {name: value for name, value in vars(options).items() if name != "out"}
+    return {**asked, "alpha": ALPHA, "commit": code_state()["commit"]}
 
 
 def _options() -> argparse.Namespace:

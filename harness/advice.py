@@ -122,18 +122,23 @@ def _offers(material: Material, track: Track, wish: Wish) -> list[Offer]:
     By the metric that is asked for, else the first that the board ranks by and these rows have.
     Also those that nothing is known of, or too little to give them a rank: their doubts say so.
     """
-    met = {line.defense: line for line in lines(material) if line.track == track.name}
+    every = lines(material)
+    met = {line.defense: line for line in every if line.track == track.name}
     able = {name: _within_reach(line, wish.grants) for name, line in met.items()}
+    reached = [_within_reach(line, wish.grants) for line in every]
     _check_scored(met.values(), wish.metric)
     metrics = (wish.metric,) if wish.metric else material.board.ranking
-    every = shown(able.values(), Controls(material.controls), metrics)
-    metric = next(iter(scored_by(metrics, every)), "")
-    rows = [each.view for each in every if each.view.protected]
+    seen = shown(able.values(), Controls(material.controls), metrics, reached)
+    metric = next(iter(scored_by(metrics, seen)), "")
+    rows = [each.view for each in seen if each.view.protected]
     keeping = [row for row in rows if row.accuracy and row.accuracy.low >= wish.min_accuracy]
     lost = [row for row in keeping if row.at_chance]  # which leak least, and take nobody's place
     front = ranked([row for row in keeping if not row.at_chance], [metric] if metric else [])
     return [
-        _offer(material.board, track, row, metric, (able[row.defense], met[row.defense]), wish)
+        _offer(
+            *(material.board, track, row, metric, (able[row.defense], met[row.defense]), wish),
+            identified(met[row.defense], every),
+        )
         for row in (*front, *lost)
         if row.rank.get(metric, 1) == 1
     ]
@@ -162,9 +167,14 @@ def _check_scored(found: Iterable[Line], metric: str | None) -> None:
 
 
 def _offer(
-    board: Board, track: Track, row: RowView, metric: str, lines: tuple[Line, Line], wish: Wish
+    board: Board,
+    track: Track,
+    row: RowView,
+    metric: str,
+    lines: tuple[Line, Line],
+    wish: Wish,
+    named: Identified | None,
 ) -> Offer:
-    named = identified(lines[1].groups)
     told = (_names(named),) if named and named.sure else ()
     refused = row.names_images or not wish.named
     able, met = (sum(any(r.by_image for r in g.counted) for g in line.groups) for line in lines)

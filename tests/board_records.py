@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from harness.asking.plan import plan
 from harness.asking.registry import registry
-from harness.asking.request import make_request, parse_stack
+from harness.asking.request import Resolved, make_request, parse_stack
 from harness.boards.protocol import Board
 from harness.control import ControlReport, ControlResult
 from harness.results.material import Kept, Material, Reported
@@ -138,6 +139,30 @@ def record(
         "created": "2026-01-01T00:00:00+00:00",
     }
     return RunRecord(**{**made, **more}).sealed()
+
+
+def as_today(of: RunRecord) -> RunRecord:
+    """A record with the versions and options that its request means today."""
+    cell = plan(of.request, registry())
+    made = {
+        "defense": tuple(map(_told, cell.defenses)),
+        "attack": _told(cell.attack),
+        "dataset": _told(cell.dataset),
+        "victim": _told(cell.victim),
+        "space": _told(cell.space),
+        "learners": {name: _told(each) for name, each in cell.learners.items()},
+    }
+    return of.model_copy(update=made).sealed()
+
+
+def _told(plugin: Resolved) -> Used:
+    return Used(
+        name=plugin.name,
+        version=plugin.spec.version,
+        distribution="d",
+        source_sha256="0",
+        config=plugin.config.model_dump(mode="json"),
+    )
 
 
 def raised(values: dict[str, Any], by: float = 0.5) -> None:

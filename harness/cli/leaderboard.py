@@ -45,6 +45,7 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
     row's strongest attack, what it brought back of up to 32 targets is kept below answers/, where
     this machine's cache has it: at most 6 MB a board, in eight bits a value.
     """
+    from harness.boards.answering import lacking
     from harness.cli.progress import Bars
     from harness.drawing.publishing import check_agreement, files_of, write
     from harness.results.answers import keep_answers
@@ -73,7 +74,8 @@ def build(boards: tuple[str, ...], as_json: bool) -> None:
         ranked = sum(bool(row.rank) for row in view.rows)
         click.echo(
             f"{view.name}: {counted(view.records, 'record')}, {counted(len(view.rows), 'row')}, "
-            f"{ranked} ranked, {counted(view.missing, 'cell')} missing{_answered(each)}"
+            f"{ranked} ranked, {lacking(view.missing, view.again) or 'every cell run'}"
+            f"{_answered(each)}"
         )
 
 
@@ -124,7 +126,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
 
     Every record must have the id of its contents, answer a cell of its board, be made with what
     the board froze, sum up its own scores, and agree with those of the same release. An open board
-    is held to no frozen list; its rows of older source are counted. Exits 3 and lists what does
+    is held to no frozen list; its older rows are counted. Exits 3 and lists what does
     not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
@@ -149,6 +151,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
 
 
 def _print_reports(reports: Sequence[Report], complete: bool) -> None:
+    from harness.boards.answering import lacking
     from harness.results.numbers import counted
 
     for report in reports:
@@ -156,8 +159,9 @@ def _print_reports(reports: Sequence[Report], complete: bool) -> None:
             click.echo(f"{report.name}: {fault}")
         verdict = "WRONG" if report.wrong(complete) else "ok"
         held = counted(report.records, "record") if report.records else "its files"
-        missing = f", {counted(report.missing, 'cell')} missing" if report.missing else ""
-        older = f", {counted(report.older, 'row')} of older source" if report.older else ""
+        to_run = lacking(report.missing, report.again)
+        missing = f", {to_run}" if to_run else ""
+        older = f", {counted(report.older, 'row')} older" if report.older else ""
         stage = ", open" if report.open else ""
         click.echo(f"{report.name}: {held}{missing}{stage}{older}: {verdict}")
 

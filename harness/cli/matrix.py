@@ -75,11 +75,12 @@ def command(
 
     A --defense or --attack may itself be a grid, such as 'mixup[k=2|4]'. Releases and trainings are
     shared. What is stored is not run again; the same command goes on where it was stopped. A cell
-    that fails is a record, and is tried again only with --retry. On an open board, what older
-    source made is run again only with --renew.
+    that fails is a record, and is tried again only with --retry. A board's cell whose
+    versions or options have moved on is run again; of what only an older source made, an open board
+    keeps the record, unless --renew is given.
     With --dry-run, each cell's state: missing (with what it takes, or `later` beyond --limit),
-    unavailable (its data is not here), done, failed, or impossible, with the reason. Exits 1 if a
-    cell failed.
+    again (versions or options of what its record is made of have moved on), unavailable (its data
+    is not here), done, failed, or impossible, with the reason. Exits 1 if a cell failed.
     """
     from harness.api.errors import UsageError
     from harness.scheduling.matrix import check_here, foresee, to_do
@@ -234,9 +235,15 @@ def run(
 
 
 def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_json: bool) -> None:
-    """A line for each cell, and what the `missing` ones, which would run now, will take."""
+    """A line for each cell, and what the `missing` ones, which would run now, will take.
+
+    What is to run is counted as a board's page counts it: also a cell that cannot be, whose record
+    would only say so.
+    """
+    from harness.boards.answering import AGAIN, MISSING
     from harness.results.numbers import counted
 
+    to_run = counted(len(missing), "cell")
     missing = [each for each in missing if each.state != "impossible"]
     now = {id(each) for each in missing}
     if as_json:
@@ -246,9 +253,10 @@ def print_plan(foreseen: Sequence[Foreseen], missing: Sequence[Foreseen], as_jso
         cost = _cost_of(each, id(each) in now)
         because = f": {each.reason}" if each.reason else ""
         click.echo(f"{each.state:<11} {cost:>8}  {each.cell.track}: {each.cell.title}{because}")
-    counts = Counter(each.state for each in foreseen)
+    words = {"missing": MISSING, "again": AGAIN}
+    counts = Counter(words.get(each.state, each.state) for each in foreseen)
     click.echo(", ".join(f"{count} {state}" for state, count in counts.items()))
-    click.echo(f"{counted(len(missing), 'cell')} to run{_in_all(missing)}")
+    click.echo(f"{to_run} to run{_in_all(missing)}")
     if any(each.lacks for each in missing):
         click.echo("Nothing runs before the data of all of them is here.")
 

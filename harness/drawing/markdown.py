@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import TextWrapper
 
+from harness.boards.answering import AGAIN, MISSING, lacking
 from harness.drawing.curves import curves_of, row_curves
 from harness.results.headline import key_findings
+from harness.results.identified import FEWER
 from harness.results.numbers import (
     NONE,
     as_written,
@@ -23,6 +25,7 @@ from harness.results.numbers import (
 )
 from harness.results.ranks import RULE
 from harness.results.view import (
+    WEAK,
     AttackView,
     BoardView,
     CellView,
@@ -59,8 +62,9 @@ READING = (
     "its attacks ran; on others the strongest may be missing. The column `seeds` says how many "
     "the accuracy is of, and behind it how many the leak, where these are others.",
     f"**Rank.** {RULE} Two rows of different ranks may overlap all the same: a third one beats the "
-    "one and not the other. A row that lacks cells has no rank. A gain below zero counts as none: "
-    "who does worse than guessing could have guessed. Where a defense hides signs, it is ranked by "
+    "one and not the other. A row that lacks cells has no rank, nor one of which every "
+    "attack does worse than guessing. In others a gain below zero counts as none: who does "
+    "worse than guessing could have guessed. Where a defense hides signs, it is ranked by "
     "the images as they are or by their absolute values, whichever leaks more (marked |x|).",
     "**Accuracy** is that of the best of several learners, which had the released bytes, the "
     "defense's law and public images. It was chosen on one half of the test images, and its "
@@ -70,7 +74,9 @@ READING = (
     "gives. It means no more than that the strongest learner here found nothing.",
     "**Named** says how often the best attack that identifies puts a true image first among "
     "candidates, beside chance. Whoever has such a list needs no reconstruction: a row whose "
-    "images are named leaks, whatever its gain is. Squares mark such rows in the picture.",
+    "images are named leaks, whatever its gain is. Squares mark such rows in the picture. A "
+    "release of many rounds contains one of fewer, so a row in which nobody asked has what was "
+    'found there, marked "from fewer rounds".',
     "**Private images.** Accuracy grows with how many images are released, and how often; what "
     "leaks of one image does not grow with their number. So accuracy is also shown at other "
     "numbers than the one at which leakage was judged.",
@@ -86,7 +92,8 @@ READING = (
     "**Verified** means: every attack of the row has a result, has passed its positive control as "
     "it is configured here, and no flag speaks against the numbers. Reasons stand on the page and "
     "in the CSV. **Older** is a row of a board that is still open, some of whose records were made "
-    "by an earlier source of what is named on the page.",
+    "by an earlier source, version or options of what is named on the page. Cells of other "
+    "versions or options are to run again.",
     "That an attack gains nothing does not make a defense safe: another attack may do better.",
 )
 """How to read a board, point by point."""
@@ -126,9 +133,10 @@ def _stage(view: BoardView) -> list[str]:
 
 
 def _opening(view: BoardView) -> list[str]:
-    lacking = f", {counted(view.missing, 'cell')} not run yet" if view.missing else ""
+    to_run = lacking(view.missing, view.again)
+    held = f"{counted(view.records, 'record')}{f', {to_run}' if to_run else ''}"
     files = (
-        f"{counted(view.records, 'record')}{lacking}. The [page](index.html) opens every row; "
+        f"{held}. The [page](index.html) opens every row; "
         "[leaderboard.csv](leaderboard.csv) has every number."
     )
     ranked = any(row.rank for row in view.rows)
@@ -197,8 +205,14 @@ def _row(row: RowView, metrics: Sequence[str], told: bool) -> list[str]:
         *(f"{gained(leak)}{_face(leak)}" if leak else NONE for leak in map(row.leak, metrics)),
         code(first.strongest) if first else NONE,
         *([_named_images(row)] if told else []),
-        ("yes" if row.verified else "no") + (", older" if row.older else ""),
+        _standing(row),
     ]
+
+
+def _standing(row: RowView) -> str:
+    """Whether a row is verified, and what else is against its numbers."""
+    against = [WEAK if row.only_weak else "", "older" if row.older else ""]
+    return ", ".join(filter(None, ["yes" if row.verified else "no", *against]))
 
 
 def _named_images(row: RowView) -> str:
@@ -207,6 +221,8 @@ def _named_images(row: RowView) -> str:
     if found is None:
         return NONE
     told = f"{share(found.top1)}, chance {percent(found.top1_chance)}"
+    if found.fewer_rounds is not None:
+        told = f"{told}, {FEWER}"
     return f"**{told}**, {code(found.attack)}" if found.sure else told
 
 
@@ -393,14 +409,14 @@ def _again(view: BoardView) -> list[str]:
 def index(views: Sequence[BoardView]) -> str:
     """The README over all boards."""
     head = ["board", "stage", "what it is of", "what was found first", "rows", "records"]
-    head.append("not run yet")
+    head += [MISSING, AGAIN]
     lines = [
         [
             f"[{view.name}]({view.name}/README.md)",
             "defined" if view.status == "defined" else view.stage,
             view.title,
             key_findings(view)[0],
-            *map(str, (len(view.rows), view.records, view.missing)),
+            *map(str, (len(view.rows), view.records, view.missing, view.again)),
         ]
         for view in views
     ]

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from harness.boards.answering import lacking
 from harness.drawing import heat, svg
 from harness.results import numbers
 from harness.results.headline import key_findings
 from harness.results.identified import in_words
 from harness.results.numbers import counted
 from harness.results.ranks import RULE, attacks_in_order, rows_in_order
-from harness.results.view import BoardView, CellView, Leak, RowView
+from harness.results.view import WEAK, BoardView, CellView, Leak, RowView
 from harness.scoring.verdict import ABSOLUTE
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(breakable=_breakable, coded=_coded)
-    environment.globals.update(heat=heat, numbers=numbers, svg=svg, rule=RULE, ABSOLUTE=ABSOLUTE)
+    environment.globals.update(
+        heat=heat, numbers=numbers, svg=svg, rule=RULE, weak=WEAK, ABSOLUTE=ABSOLUTE
+    )
     environment.globals.update({function.__name__: function for function in CALLED})
     return environment
 
@@ -148,6 +151,6 @@ def leaks_in_order(leaks: Mapping[str, Leak], metrics: Iterable[str]) -> list[Le
 
 CALLED = (
     *(counted, key_findings, rows_in_order, attacks_in_order, cells_in_order, leaks_in_order),
-    *(threat_models, strongest_under, attacks, record_path, in_words),
+    *(lacking, threat_models, strongest_under, attacks, record_path, in_words),
 )
 """What templates call, by their own names."""

@@ -20,7 +20,7 @@ from harness.api.errors import UsageError, nearest
 from harness.asking.request import parse_stack
 from harness.results.identified import in_words, names_images
 from harness.results.numbers import gained, metric_name, off_scale, share
-from harness.results.view import BoardView, Leak, Number, RowView, TrackView
+from harness.results.view import WEAK, BoardView, Leak, Number, RowView, TrackView
 from harness.scoring.verdict import main_metric
 from harness.store.record import RunRecord, Used
 
@@ -244,9 +244,10 @@ def _tip(row: RowView, accuracy: Number, leak: Leak, metric: str) -> str:
         f"{row.identified.attack} names {in_words(row.identified)}"
         if row.identified and row.names_images
         else "",
+        WEAK if row.only_weak else "",
         "" if row.protected else "the reference, without a rank",
         "" if row.verified else "unverified",
-        f"older source: {', '.join(row.older)}" if row.older else "",
+        f"older: {', '.join(row.older)}" if row.older else "",
     ]
     return "\n".join(filter(None, lines))
 

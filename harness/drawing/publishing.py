@@ -84,7 +84,8 @@ def _alike(one: bytes, other: bytes) -> bool:
 class Report:
     """What is wrong with one board, or with the index over all; `missing` counts cells.
 
-    `older` counts the rows of an open board that older source made: those are no fault.
+    `older` counts the rows that are made of something older, `again` the cells that are to run
+    again: those are no fault.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Report:
     faults: tuple[str, ...]
     open: bool = False
     older: int = 0
+    again: int = 0
 
     def wrong(self, complete: bool) -> bool:
         """Whether anything is; missing cells are only where it must be `complete`."""
@@ -105,7 +107,9 @@ def checked(folder: BoardFolder) -> tuple[Report, BoardView]:
     faults = broken(folder) + _stale(folder.path, differing(folder.path, files_of(view)))
     older = sum(bool(row.older) for row in view.rows)
     open_ = view.stage == "open"
-    return Report(view.name, view.records, view.missing, tuple(faults), open_, older), view
+    return Report(
+        view.name, view.records, view.missing, tuple(faults), open_, older, view.again
+    ), view
 
 
 def checked_index(root: Path, views: Sequence[BoardView]) -> Report:

@@ -9,6 +9,7 @@ from math import inf, isfinite
 
 from harness.asking.registry import registry
 from harness.asking.request import Request, parse_stack
+from harness.boards.answering import MISSING
 from harness.boards.protocol import Board, Claim, Track
 from harness.results.identified import identified
 from harness.results.learned import curve_of, over_seeds, retained, size_of
@@ -34,7 +35,6 @@ from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import ABSOLUTE
 from harness.store.record import RunRecord
 
-NOT_RUN = "not run yet"
 ALWAYS = ("defense", "attack", "dataset")
 """Options that a command names even where they have their default."""
 ACCURACY = "accuracy"
@@ -58,7 +58,8 @@ def board_view(material: Material) -> BoardView:
     board, controls = material.board, Controls(material.controls)
     scored = {n.removesuffix(ABSOLUTE) for kept in material.kept for n in kept.record.privacy}
     board.check_ranking(scored | {*registry().entries["metrics"]})
-    rows = shown(lines(material), controls, board.ranking)
+    every = lines(material)
+    rows = shown(every, controls, board.ranking, every)
     return BoardView(
         name=board.name,
         title=board.title,
@@ -73,16 +74,26 @@ def board_view(material: Material) -> BoardView:
         frozen=dict(board.frozen),
         records=len({each.record.id for each in material.kept}),
         missing=sum(_missing((*each.line.groups, *each.line.alone)) for each in rows),
+        again=sum(_again((*each.line.groups, *each.line.alone)) for each in rows),
     )
 
 
-def shown(found: Iterable[Line], controls: Controls, metrics: Collection[str]) -> list[Shown]:
-    """Every line with its worst cases by these metrics, and as it is seen; not yet ranked."""
+def shown(
+    found: Iterable[Line],
+    controls: Controls,
+    metrics: Collection[str],
+    among: Sequence[Line],
+) -> list[Shown]:
+    """Every line with its worst cases by these metrics, and as it is seen; not yet ranked.
+
+    `among` are the board's lines: what is named in fewer rounds is named in more.
+    """
     cases = [(line, worst_cases(line.groups, metrics)) for line in found]
     sure = intervals(own for _, own in cases)
+    views = (_row_view(line, leaks(own, sure), controls, metrics) for line, own in cases)
     return [
-        Shown(line, own, _row_view(line, leaks(own, sure), controls, metrics))
-        for line, own in cases
+        Shown(line, own, view.model_copy(update={"identified": identified(line, among)}))
+        for (line, own), view in zip(cases, views, strict=True)
     ]
 
 
@@ -127,27 +138,33 @@ def _row_view(
         seeds=learned.seeds,
         learners=learned.learners,
         curve=tuple(curve),
-        identified=identified(line.groups),
         leaks=leaked,
         cells=tuple(cells),
         flags=tuple(flags),
         verified=bool(leaked) and not flags,
         protected=_protects(line.defense),
         missing=_missing(own),
+        again=_again((*own, *line.alone)),
         origin=line.origin,
         older=_older(line),
     )
 
 
 def _older(line: Line) -> tuple[str, ...]:
-    """Plugins of any of a row's records whose source is another one by now."""
+    """Plugins of any of a row's records whose source, version or options are others by now."""
     groups = (*line.groups, *line.beside, *line.alone)
-    return tuple(sorted({n for group in groups for kept in group.kept for n in kept.older}))
+    every = [kept for group in groups for kept in group.kept]
+    return tuple(sorted({name for kept in every for name in (*kept.older, *kept.again)}))
 
 
 def _missing(groups: Iterable[Group]) -> int:
     """Cells without a record."""
     return sum(kept is None for group in groups for kept in group.seeds.values())
+
+
+def _again(groups: Iterable[Group]) -> int:
+    """Cells with a record of versions or options that have moved on."""
+    return sum(bool(kept.again) for group in groups for kept in group.kept)
 
 
 def _seeds_missing(groups: Iterable[Group]) -> Iterator[Notice]:
@@ -198,7 +215,7 @@ def _ended(group: Group) -> tuple[CellStatus, str]:
     if group.ok:
         return "ok", ""
     if not group.records:
-        return "missing", NOT_RUN
+        return "missing", MISSING
     return group.records[0].status, group.records[0].error or ""
 
 

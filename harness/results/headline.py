@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.results.identified import in_words
+from harness.boards.answering import MISSING
+from harness.boards.answering import lacking as cells_to_run
+from harness.results.identified import FEWER, in_words
 from harness.results.numbers import code, counted, gained, metric_name, off_scale, percent
-from harness.results.view import BoardView, Leak, RowView
+from harness.results.view import WEAK, BoardView, Leak, RowView
 
 LACKS = {
     "not_applicable": "cannot be",
     "failed": "failed",
     "timeout": "ran out of time",
-    "missing": "not run yet",
+    "missing": MISSING,
 }
 """How a cell without a number ended, in words."""
 
@@ -28,15 +30,24 @@ def key_findings(view: BoardView) -> tuple[str, ...]:
     return (*_lacking(view), *_found(view), _trust(view))
 
 
+def in_short(view: BoardView) -> tuple[str, ...]:
+    """The same without what is said of attacks over all rows: for a page that has little room."""
+    if view.status == "defined" or not any(row.rank for row in view.rows):
+        return key_findings(view)
+    return (*_lacking(view), _found(view)[0], _trust(view))
+
+
 def _lacking(view: BoardView) -> Iterator[str]:
     """What is still to run, and what follows for the ranks."""
     rows = [row for row in view.rows if row.protected]
     lacking = sum(row.missing > 0 for row in rows)
-    if view.missing:
-        have = "has" if view.missing == 1 else "have"
+    if to_run := cells_to_run(view.missing, view.again):
         which = f"{lacking} of {counted(len(rows), 'row')} of defenses lack some and have no rank"
-        ranked = f": {which}" if lacking else ""
-        yield f"{counted(view.missing, 'cell')} of this board {have} not been run{ranked}."
+        moved = "; versions or options of what is to run again have moved on" if view.again else ""
+        yield f"This board has {to_run}{f': {which}' if lacking else ''}{moved}."
+    weak = [code(row.defense) for row in rows if row.only_weak]
+    if weak:
+        yield f"{', '.join(weak)}: {WEAK}."
 
 
 def _found(view: BoardView) -> tuple[str, ...]:
@@ -88,8 +99,10 @@ def _ends(offers: Sequence[RowView], metric: str, others: bool) -> str:
 
 def _offer(row: RowView, metric: str) -> str:
     gain = f"{metric_name(metric)} gain {gained(_leak(row, metric))}"
-    doubt = "" if row.verified else ", unverified"
+    doubt = ("" if row.verified else ", unverified") + (", older" if row.older else "")
     named = ", images named among candidates" if row.names_images else ""
+    if named and _inherited(row):
+        named = f"{named} {FEWER}"
     return f"{code(row.defense)} (accuracy {percent(_accuracy(row))}, {gain}{named}{doubt})"
 
 
@@ -127,9 +140,10 @@ def _naming(view: BoardView) -> Iterator[str]:
     if not asked:
         return
     named = [row for row in asked if row.names_images]
+    inherited = sum(map(_inherited, named))
     opening = (
         f"Among candidates, images are named in {len(named)} of the {counted(len(asked), 'row')} "
-        "where an attack asked"
+        f"where an attack asked{f', {inherited} of them {FEWER}' if inherited else ''}"
     )
     found = [(row.identified, row.defense) for row in named if row.identified]
     if not found:
@@ -139,6 +153,10 @@ def _naming(view: BoardView) -> Iterator[str]:
     yield f"{opening}: under {code(defense)}, {code(best.attack)} puts {in_words(best)}."
 
 
+def _inherited(row: RowView) -> bool:
+    return row.identified is not None and row.identified.fewer_rounds is not None
+
+
 def _trust(view: BoardView) -> str:
     """What stands against the numbers: rows unverified, cells without a number."""
     rows = view.rows
@@ -146,6 +164,8 @@ def _trust(view: BoardView) -> str:
     unverified = sum(not row.verified for row in rows)
     lacks = [f"{states[state]} {words}" for state, words in LACKS.items() if states[state]]
     pairs = f"of {counted(states.total(), 'pair')} of a defense and an attack"
-    return f"{unverified} of {counted(len(rows), 'row')} are unverified; {pairs} " + (
-        f"{', '.join(lacks)}." if lacks else "each has a result."
-    )
+    older = sum(bool(row.older) for row in rows)
+    doubts = f"{unverified} of {counted(len(rows), 'row')} are unverified"
+    if older:
+        doubts = f"{doubts}, {older} older: of earlier source, versions or options"
+    return f"{doubts}; {pairs} " + (f"{', '.join(lacks)}." if lacks else "each has a result.")

@@ -1,21 +1,56 @@
-"""How well a row's attacks tell its images among candidates."""
+"""How well attacks tell a row's images among candidates: its own, or those of fewer rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from harness.results.material import Group
+from harness.results.material import Group, Line
 from harness.results.numbers import combined, number, percent, share
 from harness.results.view import Identified
 from harness.scoring.identification import Identification
 from harness.scoring.verdict import FoundOut
 from harness.store.record import RunRecord
 
+SHARED = ("dataset", "public", "public_size", "space", "preset")
+"""What a release in more rounds has in common with one in fewer, beside its defense."""
 
-def identified(groups: Iterable[Group]) -> Identified | None:
-    """The best of them: one that surely does before others, then by what comes first."""
+
+def identified(line: Line, among: Iterable[Line] = ()) -> Identified | None:
+    """The best of a row's attacks, else the best of its defense's rows in fewer rounds.
+
+    One that surely identifies comes before others, then it is by what comes first. A release of
+    twenty rounds contains one of a single round: whoever is named in that is named in both. A list
+    of candidates for fewer private images is shorter, and no harder.
+    """
+    own = _best(line.groups)
+    if own:
+        return own
+    fewer = (_from(each) for each in among if _within(each, line))
+    return max(filter(None, fewer), key=_standing, default=None)
+
+
+def _best(groups: Iterable[Group]) -> Identified | None:
     every = (each for group in groups for each in _of_group(group))
     return max(every, key=_standing, default=None)
+
+
+def _from(line: Line) -> Identified | None:
+    found = _best(line.groups)
+    rounds = line.groups[0].cell.request.rounds if line.groups else None
+    return found.model_copy(update={"fewer_rounds": rounds}) if found else None
+
+
+def _within(one: Line, other: Line) -> bool:
+    """Whether the other's release contains one like this: more rounds, of no more images."""
+    if one.defense != other.defense or not (one.groups and other.groups):
+        return False
+    few, more = one.groups[0].cell.request, other.groups[0].cell.request
+    alike = all(getattr(few, name) == getattr(more, name) for name in SHARED)
+    return alike and few.rounds < more.rounds and few.sizes.private >= more.sizes.private
+
+
+FEWER = "from fewer rounds"
+"""The mark of what was named in a part of the release."""
 
 
 def _standing(each: Identified) -> tuple[bool, float, float]:
@@ -65,8 +100,9 @@ def _over_seeds(attack: str, model: str, by_seed: dict[int, Identification]) -> 
 
 def in_words(found: Identified) -> str:
     """`an image first in 50.0% [43.1, 56.9] of 200 encodings among 2000 candidates, …`."""
+    told = "" if found.fewer_rounds is None else f"; {FEWER}: {found.fewer_rounds}"
     return (
         f"a true image first for {share(found.top1)} of {found.n} {found.asked}, among "
         f"{found.candidates} candidates (chance {percent(found.top1_chance)}; AUC "
-        f"{found.auc.value:.3f}, chance {found.auc_chance:g})"
+        f"{found.auc.value:.3f}, chance {found.auc_chance:g}{told})"
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from statistics import fmean
 
+from harness.boards.answering import MISSING
 from harness.results.material import Group, Line
 from harness.results.numbers import combined, number, ratio, rounded
 from harness.results.view import Learned, LearnerView, Number
@@ -96,7 +97,7 @@ def _why(groups: Sequence[Group]) -> str:
     """Why there is no accuracy."""
     records = [record for group in groups for record in group.records]
     reasons = [record.error for record in records if record.error]
-    return reasons[0] if reasons else "" if records else "not run yet"
+    return reasons[0] if reasons else "" if records else MISSING
 
 
 def retained(line: Line) -> Number | None:

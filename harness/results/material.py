@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.api.errors import UsageError
 from harness.asking.registry import OWN_DISTRIBUTION, registry
+from harness.boards.answering import moved_on
 from harness.boards.cells import BoardCell, cells_of, identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import older
@@ -31,7 +32,8 @@ class Kept:
     `origin` is the submission it came with, `gallery` where its picture lies below the board's
     folder; empty and None where there is none. `unproven`: it says that its cell cannot be, or
     does not count, and what was asked does not say so. `older`: on an open board, the plugins
-    whose source is another one by now.
+    whose source is another one by now. `again`: on a board that is not held to what it froze, those
+    plugins whose versions or options are others by now, so that its cell is to run again.
     """
 
     record: RunRecord
@@ -39,6 +41,7 @@ class Kept:
     gallery: str | None = None
     unproven: bool = False
     older: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,16 @@ def _kept(board: BoardFolder, record: RunRecord, origin: str = "") -> Kept:
         shown,
         unproven=unproven(record, board.board, origin),
         older=tuple(older(record, registry())) if board.board.open else (),
+        again=_again(record, board.board, origin),
     )
+
+
+def _again(record: RunRecord, board: Board, origin: str) -> tuple[str, ...]:
+    """Whose versions or options have moved on, where `harness matrix` would run the cell again.
+
+    It runs nothing of what strangers handed in, and refuses a board that is not what it froze.
+    """
+    return () if origin or board.held_to else tuple(moved_on(record, registry()))
 
 
 def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:

@@ -86,7 +86,7 @@ def rows_in_order(rows: Iterable[RowView], metric: str) -> list[RowView]:
 
 def _ranks_of_rows(rows: Sequence[RowView], metric: str) -> Mapping[int, int]:
     """By number of the row, its rank among those that can have one."""
-    able = [i for i, row in enumerate(rows) if row.protected and not row.missing]
+    able = [i for i, row in enumerate(rows) if row.protected and not (row.missing or row.only_weak)]
     axes = {i: found for i in able if (found := _axes(rows[i], metric))}
 
     def wins(one: int, other: int) -> bool:

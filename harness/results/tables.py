@@ -47,7 +47,7 @@ COLUMNS = (
     *("worst", "strongest", "seeds", "verified", "flags", "origin", "records"),
     *("private_images", "rounds", "learner", "chosen", "validation"),
     *("identified_by", "top1", "top1_low", "top1_high", "top1_chance"),
-    *("auc", "auc_low", "auc_high", "candidates", "older"),
+    *("auc", "auc_low", "auc_high", "candidates", "identified_in_rounds", "older", "to_run_again"),
 )
 """Of leaderboard.csv. `kind` is `row`, `cell` or `learner`; lists are parted by spaces.
 
@@ -120,6 +120,7 @@ def _row(row: RowView) -> Values:
         "learner": row.learner,
         **_identified(row.identified),
         "older": _names(row.older),
+        "to_run_again": row.again,
     }
 
 
@@ -132,6 +133,7 @@ def _identified(found: Identified | None) -> Values:
         "top1_chance": found.top1_chance,
         **_number("auc", found.auc),
         "candidates": found.candidates,
+        "identified_in_rounds": found.fewer_rounds,
     }
 
 

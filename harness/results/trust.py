@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Any
 
 from harness.results.material import Group, Kept, Line, Reported
-from harness.results.view import CellView, Leak, Notice, Standing
+from harness.results.view import ONLY_WEAK, CellView, Leak, Notice, Standing
 from harness.store.provenance import canonical_json
 from harness.store.record import Used
 
@@ -122,7 +122,7 @@ def _only_weak(cells: Iterable[CellView]) -> Iterator[Notice]:
     scored = [cell for cell in cells if cell.status == "ok" and cell.leaks]
     if scored and all(any(flag.name in OF_WEAKNESS for flag in cell.flags) for cell in scored):
         yield Notice(
-            name="only_weak_attacks",
+            name=ONLY_WEAK,
             message="every attack does worse than guessing, so none of them says anything of the "
             "defense",
         )

@@ -15,6 +15,12 @@ Standing = Literal["passed", "failed", "not run"]
 """What became of an attack's positive controls, as it is and was configured."""
 
 
+ONLY_WEAK = "only_weak_attacks"
+"""The flag of a row of which every attack does worse than guessing."""
+WEAK = "no rank: every attack that ran does worse than guessing"
+"""Why such a row has no place, in one phrase."""
+
+
 class _Seen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -158,7 +164,8 @@ class Identified(_Seen):
     """How well the best of the attacks that identify tells true images among candidates.
 
     Of `n` questions about images or encodings, `top1` is the share in which a true image comes
-    first of `candidates`, `auc` how often a true one stands before a false one.
+    first of `candidates`, `auc` how often a true one stands before a false one. `fewer_rounds`: it
+    was found in a release of so many rounds, which the row's own contains; None for the row's own.
     """
 
     attack: str
@@ -171,6 +178,7 @@ class Identified(_Seen):
     n: int
     asked: Literal["images", "encodings"]
     seeds: tuple[int, ...] = ()
+    fewer_rounds: int | None = None
 
     @property
     def sure(self) -> bool:
@@ -182,12 +190,14 @@ class RowView(_Leaking):
     """One defense in one track: what is learned, and what the strongest attack gets of each image.
 
     `rank` by metric, as `ranks.RULE` says; a row without a number has none, nor one of which cells
-    are `missing`, nor one that is not `protected`: that is the reference. `retained` is accuracy
+    are `missing`, nor one that only weak attacks met, nor one that is not `protected`: that is the
+    reference. `retained` is accuracy
     over that of the same victim without protection, `chance` that of always naming the same class;
     `seeds` are those that the accuracies are of. `flags` say why the row is not `verified`.
     `learners` are all that were tried, `curve` what is learned from other numbers of images, the
     row's own number among them. `identified` is how well images are told among candidates, where
-    an attack asked. `older` names plugins whose source is another one by now.
+    an attack asked. `older` names plugins whose source, versions or options are others by now; of
+    these, `again` counts the cells of other versions or options, which are to run again.
     """
 
     track: str
@@ -203,6 +213,7 @@ class RowView(_Leaking):
     verified: bool = True
     protected: bool = True
     missing: int = 0
+    again: int = 0
     origin: str = ""
     learners: tuple[LearnerView, ...] = ()
     curve: tuple[Learned, ...] = ()
@@ -223,6 +234,11 @@ class RowView(_Leaking):
     def names_images(self) -> bool:
         """Whether some attack surely tells its images among candidates."""
         return self.identified is not None and self.identified.sure
+
+    @property
+    def only_weak(self) -> bool:
+        """Whether every attack does worse than guessing: nothing is known of the defense."""
+        return any(flag.name == ONLY_WEAK for flag in self.flags)
 
     @property
     def lines(self) -> dict[int, list[Learned]]:
@@ -301,6 +317,8 @@ class BoardView(_Seen):
     records: int = 0
     missing: int = 0
     """Cells of the protocol without a record."""
+    again: int = 0
+    """Cells with one of which versions or options have moved on."""
 
     @property
     def rows(self) -> list[RowView]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
 from harness.api.errors import AssetUnavailable
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
-from harness.asking.request import Resolved
+from harness.boards.answering import answered_by
 from harness.boards.cells import BoardCell, Costs
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import older
@@ -20,12 +19,12 @@ from harness.running.run import Run, lacks, settle
 from harness.scheduling.queue import Ended, Outcome, TaskProgress
 from harness.scheduling.steps import Graph, Task, tasks_of
 from harness.store import Store
-from harness.store.record import Records, RunRecord, Status, Used
+from harness.store.record import Records, RunRecord, Status
 
 FIXED_COSTS = {"companions": 5.0, "record": 2.0}
 """Seconds of steps that take much the same everywhere."""
 
-State = Literal["done", "failed", "impossible", "missing", "unavailable"]
+State = Literal["done", "failed", "impossible", "missing", "again", "unavailable"]
 
 
 Engine = Callable[[Graph, TaskProgress], Iterator[Ended]]
@@ -38,8 +37,9 @@ class Foreseen:
     """One cell before anything runs.
 
     `state`: there is a record; its record says that it failed; it cannot be, for the `reason`; it
-    is missing; it is, and what it `lacks` is not here either. `instead` is the id of a record that
-    another one would replace, `older` whether its source is another one by now. `tasks` are its
+    is missing; it is to run again, for what its record was made of has moved on; it is either, and
+    what it `lacks` is not here. `instead` is the id of a record that another one would replace,
+    `older` whether its source is another one by now. `tasks` are its
     steps, `stored` those whose output is in the cache, `seconds` what the others will take, None
     where nothing alike was ever run.
     """
@@ -104,7 +104,7 @@ def _foreseen(
     return Foreseen(
         cell=cell,
         plan=planned,
-        state=_state(planned, kept, lacking),
+        state=_state(planned, kept, lacking, instead),
         reason=planned.reason or ((kept.error or "") if kept else lacking),
         lacks=lacking,
         record=kept,
@@ -116,11 +116,11 @@ def _foreseen(
     )
 
 
-def _state(planned: Cell, kept: RunRecord | None, lacking: str) -> State:
+def _state(planned: Cell, kept: RunRecord | None, lacking: str, instead: str) -> State:
     if planned.reason or (kept and kept.status == "not_applicable"):
         return "impossible"
     if kept is None:
-        return "unavailable" if lacking else "missing"
+        return "unavailable" if lacking else "again" if instead else "missing"
     return "done" if kept.status == "ok" else "failed"
 
 
@@ -130,49 +130,6 @@ def _cost(task: Task, planned: Cell, costs: Costs) -> float | None:
     stack = "+".join(d.name for d in planned.defenses)
     name = planned.attack.name if task.step == "attack" else stack
     return costs.of(task.step, planned.request, name)
-
-
-def answered_by(planned: Cell, record: RunRecord) -> bool:
-    """Whether a record is of this very cell: plugins, versions and options are what they were."""
-    pairs = [
-        *zip_longest(planned.defenses, record.defense),
-        (planned.attack, record.attack),
-        (planned.dataset, record.dataset),
-        (planned.public, record.public),
-        (planned.victim, record.victim),
-        (planned.space, record.space),
-    ]
-    return (
-        all(_same(*pair) for pair in pairs)
-        and _same_members(planned, record)
-        and _same_learners(planned, record)
-    )
-
-
-def _same_learners(planned: Cell, record: RunRecord) -> bool:
-    """Whether those who learned from the release are what they were, where any did."""
-    if record.status != "ok" or planned.request.only == "privacy" or not planned.learns:
-        return True
-    return planned.learners.keys() == record.learners.keys() and all(
-        _same(learner, record.learners[name]) for name, learner in planned.learners.items()
-    )
-
-
-def _same_members(planned: Cell, record: RunRecord) -> bool:
-    """Whether the attacks of a suite are what they were, where it came to an end."""
-    if record.status != "ok":
-        return True
-    there = {name: each.attack for name, each in record.members.items()}
-    return there.keys() == {*planned.members, *planned.excluded} and all(
-        _same(each.attack, there[name]) for name, each in planned.members.items()
-    )
-
-
-def _same(resolved: Resolved | None, used: Used | None) -> bool:
-    if resolved is None or used is None:
-        return resolved is None and used is None
-    now = (resolved.name, resolved.spec.version, resolved.config.model_dump(mode="json"))
-    return now == (used.name, used.version, used.config)
 
 
 def to_do(

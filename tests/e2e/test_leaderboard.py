@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from board_records import passed, reached, record, tiny_board
+from board_records import as_today, passed, reached, record, tiny_board
 from click.testing import CliRunner, Result
 from commandline import complaint, environment
 
@@ -32,8 +32,8 @@ from harness.__main__ import main; sys.argv[0] = 'harness'; main()
 """
 GIVEN = ("encodings", "n_private", "sources", "weights")
 KEPT = [
-    record(gains=(9, 9, 9, 9), right=90, channels_used=GIVEN),
-    record("mixup[k=2]", right=80, channels_used=GIVEN),
+    as_today(record(gains=(9, 9, 9, 9), right=90, channels_used=GIVEN)),
+    as_today(record("mixup[k=2]", right=80, channels_used=GIVEN)),
 ]
 
 
@@ -46,7 +46,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "board.toml").write_text(tiny_board("linear"), encoding="utf-8")
     for each in KEPT:
         Records(folder).save(each)
-    report = passed("linear").model_copy(update={"results": reached("linear")})
+    found = {"results": reached("linear"), "attack": KEPT[0].attack}
+    report = passed("linear").model_copy(update=found)
     BoardFolder(folder).keep_control(report.sealed())
     return tmp_path
 
@@ -72,7 +73,7 @@ def test_what_is_built_is_what_the_records_give(here: Path) -> None:
     built = run(here, "leaderboard", "build")
     assert built.returncode == 0, built.stderr
     assert [line.partition(" s  ")[2] for line in built.stderr.splitlines()] == ["board tiny"]
-    counts = "tiny: 2 records, 2 rows, 1 ranked, 0 cells missing; the cache lacks answers of 2 rows"
+    counts = "tiny: 2 records, 2 rows, 1 ranked, every cell run; the cache lacks answers of 2 rows"
     assert built.stdout.splitlines()[-1] == counts
     names = {path.name for path in (here / "leaderboards" / "tiny").iterdir()}
     assert names >= {"README.md", "leaderboard.csv", "index.html", "front.png"}
@@ -115,11 +116,14 @@ def test_missing_cells_are_a_fault_only_where_all_must_be_there(here: Path) -> N
     Records(here / "leaderboards" / "tiny").path(KEPT[1].id).unlink()
     invoke("leaderboard", "build", "tiny")
     lenient = invoke("leaderboard", "check", "tiny")
-    assert (lenient.return_value, lenient.stdout) == (0, "tiny: 1 record, 1 cell missing: ok\n")
+    assert (lenient.return_value, lenient.stdout) == (0, "tiny: 1 record, 1 cell not run yet: ok\n")
     assert invoke("leaderboard", "check", "tiny", "--complete").return_value == 3
 
 
 def test_a_frozen_board_names_records_of_other_plugins(here: Path) -> None:
+    records = Records(here / "leaderboards" / "tiny")
+    records.path(KEPT[1].id).unlink()
+    records.save(record("mixup[k=2]", right=80, channels_used=GIVEN))
     frozen = invoke("leaderboard", "freeze", "tiny", "--json")
     assert "defense mixup[k=2] (standard)" in json.loads(frozen.stdout)
     found = invoke("leaderboard", "check", "tiny")

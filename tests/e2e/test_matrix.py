@@ -79,7 +79,7 @@ def test_a_board_says_what_is_missing_and_why_a_cell_cannot_be(board: Path, tmp_
 
 def test_a_dry_run_counts_and_runs_nothing(board: Path, tmp_path: Path) -> None:
     out = succeed("matrix", "--board", str(board), "--dry-run", cache=tmp_path / "cache")
-    assert "4 missing, 4 impossible" in out
+    assert "4 not run yet, 4 impossible" in out
     assert not (tmp_path / "cache" / "artifacts").exists()
     assert [path.name for path in board.iterdir()] == ["board.toml"]
 
@@ -116,7 +116,7 @@ def test_a_stray_record_is_named_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "abc.json").write_text("{}", encoding="utf-8")
     done = harness("matrix", *GRID, "--dry-run", cache=tmp_path)
-    assert (done.returncode, "4 missing" in done.stdout) == (0, True)
+    assert (done.returncode, "4 not run yet" in done.stdout) == (0, True)
     assert "abc.json is not a record" in done.stderr
 
 

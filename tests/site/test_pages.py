@@ -141,8 +141,7 @@ def test_a_large_board_stays_small():
 def test_findings_are_computed():
     lacking, front, leakage, naming, trust = key_findings(sample_board())
     assert lacking == (
-        "2 cells of this board have not been run: 2 of 22 rows of defenses lack some and have no "
-        "rank."
+        "This board has 2 cells not run yet: 2 of 22 rows of defenses lack some and have no rank."
     )
     assert front.startswith("Encodings: 4 of 10 ranked defenses are on the front; they go from")
     assert "`mixup[k=2]` (accuracy 83.0%, SNR gain +9.4 dB [+9.1, +9.7])" in front

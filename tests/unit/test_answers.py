@@ -10,7 +10,7 @@ import pytest
 from harness.asking.plan import Cell, plan
 from harness.asking.registry import registry
 from harness.asking.request import Resolved, make_request
-from harness.scheduling.matrix import answered_by
+from harness.boards.answering import answered_by
 from harness.store.record import Member, RunRecord, Used
 
 pytestmark = pytest.mark.core

@@ -14,12 +14,15 @@ from board_records import GUESS, OPTIONS, board, ended, material, passed, record
 from harness.api import IntegrityError, UsageError
 from harness.control import ControlReport
 from harness.drawing.heat import heat_map
-from harness.drawing.pages import record_path
+from harness.drawing.markdown import readme
+from harness.drawing.pages import record_path, render
+from harness.drawing.plane import Plane, row_plane
 from harness.results.build import board_view
+from harness.results.headline import key_findings
 from harness.results.material import Kept, Material, Reported
 from harness.results.ranks import attacks_in_order
 from harness.results.trust import Controls
-from harness.results.view import BoardView, CellView, RowView
+from harness.results.view import WEAK, BoardView, CellView, RowView
 from harness.scoring.identification import Identification
 from harness.store.record import RunRecord, Used
 from harness.submissions.folder import Kind, Submission
@@ -264,6 +267,31 @@ def test_a_weak_attack_is_held_against_a_row_only_where_no_other_stands() -> Non
     assert not cell(seen(weak, strong)).verified
     all_weak = seen(weak, record(attack="lmmse", flags=["below_null"]))
     assert [flag.name for flag in row(all_weak).flags] == ["only_weak_attacks"]
+
+
+def test_a_row_that_only_weak_attacks_met_has_no_place_and_says_why() -> None:
+    weak = [
+        record("noise", attack, (-3.0,) * 4, right=89, flags=["below_null"])
+        for attack in ("linear", "lmmse")
+    ]
+    strong = [record("mixup[k=2]", attack, right=60) for attack in ("linear", "lmmse")]
+    view = seen(*weak, *strong, defenses=("noise", "mixup[k=2]"))
+    found = row(view, "noise")
+    assert (found.rank, found.only_weak) == ({}, True)
+    assert row(view, "mixup[k=2]").rank == {"snr_db": 1}
+    assert f"`noise`: {WEAK}." in key_findings(view)
+    assert "1 of 1 ranked defense is on the front" in key_findings(view)[1]
+    assert f"| no, {WEAK} |" in readme(view)
+    assert f"<small>{WEAK}</small>" in render(view)
+    (point,) = [p for p in _plane(view).points if p.name == "noise"]
+    assert not point.front
+    assert WEAK in point.tip
+
+
+def _plane(view: BoardView) -> Plane:
+    found = row_plane(view.tracks[0], view.tracks[0].rows, "snr_db")
+    assert found is not None
+    return found
 
 
 def test_another_version_of_an_attack_has_not_passed_the_control() -> None:

@@ -179,3 +179,85 @@ def test_what_is_no_more_than_chance_is_neither() -> None:
     (offer,) = ask(listed(0.001), named=False).recommended
     assert offer.warnings == ()
     assert offer.identified is not None
+
+
+def in_rounds(rounds: int, size: int = 8, **more: Any) -> dict[str, Any]:
+    """A track of so many rounds and private images."""
+    cells = [{"attacks": ["linear", "lmmse"]}]
+    options = {"rounds": rounds, "private_size": size, **more}
+    of = {"title": "T", "defenses": ["mixup[k=2]"], "cells": cells, "options": options}
+    return {"name": f"times-{rounds}", **of}
+
+
+def rounds_board(*tracks: dict[str, Any]) -> Any:
+    plain = board(("mixup[k=2]",))
+    return type(plain).model_validate({**plain.model_dump(), "tracks": tracks})
+
+
+def once_and_twenty(later: dict[str, Any], *more: RunRecord) -> BoardView:
+    """Images are named in one round; in the later track attacks ran that do not ask."""
+    own = {name: later["options"][name] for name in ("rounds", "private_size")}
+    plain = [record("mixup[k=2]", a, (0.0,) * 4, right=60, asked=own) for a in ("linear", "lmmse")]
+    first = [record("mixup[k=2]", gains=(0.0,) * 4, right=60), listed(0.5)]
+    controls = [passed("linear"), passed("lmmse")]
+    of = rounds_board(in_rounds(1), later)
+    return board_view(material(of, *first, *plain, *more, controls=controls))
+
+
+def test_what_is_named_in_one_round_is_named_in_twenty() -> None:
+    of = once_and_twenty(in_rounds(20))
+    few, more = of.rows
+    assert few.identified is not None
+    assert more.identified is not None
+    assert (few.identified.fewer_rounds, more.identified.fewer_rounds) == (None, 1)
+    assert more.names_images
+    assert more.identified.top1 == few.identified.top1
+    plane = row_plane(of.tracks[1], of.tracks[1].rows, "snr_db")
+    assert plane is not None
+    assert [point.named for point in plane.points] == [True]
+    assert "from fewer rounds: 1" in plane.points[0].tip
+    (naming,) = [x for x in key_findings(of) if x.startswith("Among candidates")]
+    assert "in 2 of the 2 rows where an attack asked, 1 of them from fewer rounds" in naming
+    assert "chance 0.1%, from fewer rounds**" in readme(of)
+    assert "chance 0.1%, from fewer rounds</small>" in render(of)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [in_rounds(20, size=16), in_rounds(20, public_size=7), in_rounds(20, preset="quick")],
+)
+def test_nothing_is_inherited_of_another_release(later: dict[str, Any]) -> None:
+    """More images, or other public ones, or other options: such a list was not shown to anybody."""
+    of = rounds_board(in_rounds(1), later)
+    assert board_view(material(of, listed(0.5))).rows[1].identified is None
+
+
+def test_a_row_that_was_asked_itself_keeps_what_was_found() -> None:
+    asked_too = listed(0.3)
+    request = asked_too.request.model_copy(update={"rounds": 20})
+    own = asked_too.model_copy(update={"request": request, "created": "2026-02-01"}).sealed()
+    _, more = once_and_twenty(in_rounds(20), own).rows
+    assert more.identified is not None
+    assert (more.identified.top1.value, more.identified.fewer_rounds) == (0.3, None)
+
+
+def test_fewer_rounds_inherit_nothing_from_more() -> None:
+    asked_too = listed(0.3)
+    request = asked_too.request.model_copy(update={"rounds": 20})
+    own = asked_too.model_copy(update={"request": request}).sealed()
+    found = board_view(material(rounds_board(in_rounds(1), in_rounds(20)), own)).rows
+    assert [each.names_images for each in found] == [False, True]
+
+
+def test_advice_on_many_rounds_knows_of_the_first() -> None:
+    of = rounds_board(in_rounds(1), in_rounds(20))
+    later = [
+        record("mixup[k=2]", attack, (1.0,) * 4, right=60, asked={"rounds": 20})
+        for attack in ("linear", "lmmse")
+    ]
+    controls = [passed("linear"), passed("lmmse")]
+    found = material(of, record("mixup[k=2]", right=60), listed(0.5), *later, controls=controls)
+    wish = Wish("fashion-mini", 0.4, "informed", INFORMED, named=False)
+    offers = {each.track: each for each in advise([found], wish).doubtful}
+    assert [each.name for each in offers["times-20"].doubts] == ["images_named"]
+    assert "from fewer rounds: 1" in offers["times-20"].doubts[0].message

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from board_records import OPTIONS, board, ended, material, passed, record, utility
+from board_records import OPTIONS, as_today, board, ended, material, passed, record, utility
 from pydantic import ValidationError
 
 from harness.api import UsageError
 from harness.asking.registry import OWN_DISTRIBUTION, Registry, registry
+from harness.boards.answering import lacking
 from harness.boards.cells import attacked, cells_of
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import check_frozen, freeze, frozen, older, strange
+from harness.drawing.markdown import readme
 from harness.results.build import board_view
+from harness.results.headline import key_findings
 from harness.results.material import gathered
 from harness.results.view import BoardView, RowView
-from harness.scheduling.matrix import Foreseen, to_do
+from harness.scheduling.matrix import Foreseen, foresee, to_do
 from harness.scoring.utility import Accuracy, Utility
 from harness.store.provenance import spec_source
 from harness.store.record import RunRecord, Used
@@ -62,18 +66,11 @@ def built_in(kind: str, name: str) -> Used:
 def of_today(source: str = "") -> RunRecord:
     """A record of plugins that are installed; its attack may be of another source."""
     attack = built_in("attacks", "linear")
-    return (
-        record("mixup[k=2]", "linear")
-        .model_copy(
-            update={
-                "defense": (built_in("defenses", "mixup"),),
-                "attack": attack.model_copy(
-                    update={"source_sha256": source or attack.source_sha256}
-                ),
-            }
-        )
-        .sealed()
-    )
+    today = as_today(record("mixup[k=2]", "linear"))
+    defense = built_in("defenses", "mixup").model_copy(update={"config": today.defense[0].config})
+    of = {"source_sha256": source or attack.source_sha256, "config": today.attack.config}
+    made = {"defense": (defense,), "attack": attack.model_copy(update=of)}
+    return today.model_copy(update=made).sealed()
 
 
 def test_an_open_board_is_held_to_no_list() -> None:
@@ -252,3 +249,45 @@ def test_all_learners_stand_in_the_row_the_chosen_first() -> None:
     assert found.learners[0].validation == 0.45
     assert found.learners[-1].reason == "this defense has no inference of its own"
     assert found.curve[1].learner == "ridge"
+
+
+def moved_folder(where: Path, **more: Any) -> BoardFolder:
+    """A board with a record of today, one whose attack's options have moved on, and two gaps."""
+    folder = BoardFolder(where)
+    folder.__dict__["board"] = board(**more)
+    today, moved = (as_today(record("none", attack)) for attack in ("linear", "lmmse"))
+    folder.keep(today)
+    attack = moved.attack.model_copy(update={"config": {**moved.attack.config, "strange": 1}})
+    folder.keep(moved.model_copy(update={"attack": attack}).sealed())
+    return folder
+
+
+@pytest.mark.parametrize("stage", ["open", "frozen"])
+def test_page_and_planner_count_the_same_cells(stage: str, tmp_path: Path) -> None:
+    """Frozen here says only that the board is not open: it has no list to be held to."""
+    folder = moved_folder(tmp_path / "board", stage=stage)
+    view = board_view(gathered(folder))
+    foreseen = foresee(cells_of(folder.board), tmp_path / "cache", folder)
+    assert len(to_do(foreseen)) == view.missing + view.again == 3
+    assert Counter(each.state for each in foreseen) == {"done": 1, "again": 1, "missing": 2}
+    said = "2 cells not run yet, 1 to run again"
+    assert said in key_findings(view)[0]
+    assert said in readme(view)
+
+
+def test_what_has_moved_on_is_shown_and_marked_older(tmp_path: Path) -> None:
+    reference = board_view(gathered(moved_folder(tmp_path, stage="open"))).rows[0]
+    assert (reference.defense, reference.older, reference.again) == ("none", ("lmmse",), 1)
+    assert [cell.status for cell in reference.cells] == ["ok", "ok"]
+
+
+def test_a_board_that_is_held_to_its_list_has_nothing_to_run_again(tmp_path: Path) -> None:
+    """`harness matrix` refuses to fill it with anything else."""
+    folder = moved_folder(tmp_path, frozen={"attack linear (standard)": "0" * 64})
+    assert board_view(gathered(folder)).again == 0
+
+
+def test_cells_to_run_in_words() -> None:
+    assert lacking(71, 52) == "71 cells not run yet, 52 to run again"
+    assert lacking(0, 1) == "1 cell to run again"
+    assert lacking(0, 0) == ""

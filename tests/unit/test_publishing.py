@@ -66,11 +66,11 @@ def test_what_a_stranger_writes_stays_text() -> None:
 def test_a_board_that_is_not_whole_says_so_first() -> None:
     some = board_view(material(board(), record("mixup[k=2]", right=60)))
     text = readme(some)
-    assert "\n3 cells of this board have not been run: 1 of 1 row of defenses lack" in text
+    assert "\nThis board has 3 cells not run yet: 1 of 1 row of defenses lack" in text
     assert "**Not whole:** 3 cells of this track have not been run, and rows that lack any" in text
     assert "No defense of this board has a rank yet." in text
     assert "| – | `mixup[k=2]` | 1 | 60.0%" in text
-    assert index([some]).count("3 cells of this board have not been run") == 1
+    assert index([some]).count("This board has 3 cells not run yet") == 1
     assert front_of(some) is None
 
 

@@ -1,4 +1,4 @@
-"""Sets of the built-in learners: all of them, or those that train no network."""
+"""Sets of the built-in learners: all of them, or the closed forms that use public images."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ def harness_learners() -> list[LearnerSpec]:
                 "network[batchnorm=avoid]",
                 "encoded",
             ),
-            weaknesses=("a release that teaches them nothing may teach another learner something",),
+            weaknesses=("where the best of them learns no more than chance, another learner may",),
             example="harness evaluate --defense 'singmix[tau=1e-2]' --learner standard",
         ),
         LearnerSpec(
             name="closed",
             version="1",
-            summary="closed forms alone, which read a release once: for many images or rounds",
+            summary="closed forms that use public images and read a release once: for many images",
             reference="each member's own",
             factory="",
             members=("classmeans", "ridge"),
-            weaknesses=("they are linear: what networks see beyond a linear map stays unseen",),
+            weaknesses=(
+                "they are linear: what networks see beyond a linear map stays unseen; so does what "
+                "`centroid-filter`, a closed form without public images, would find",
+            ),
             example="harness evaluate --only utility --private-size 3000 --rounds 20 "
             "--learner closed",
         ),
