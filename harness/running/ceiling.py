@@ -15,7 +15,7 @@ from harness.running.judge import JudgeStage, judging
 from harness.running.rounds import Rounds
 from harness.running.samples import Space, Truth, on_demand, standardised
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
-from harness.scoring.ceilings import Proof, Shown, compared
+from harness.scoring.ceilings import LABELS, POOLED, Proof, Shown, compared
 from harness.scoring.flags import Flag
 from harness.store.artifacts import Artifact, below
 from harness.store.provenance import plugin_identity
@@ -200,8 +200,19 @@ def _shown(run: Run, leaked: Leakage) -> list[Shown]:
         judged = run(JudgeStage(cell, plan))
         if judged.shown and not judged.unnamed and not judged.grouped:
             errors = judged.errors * run.splits.private.images[0].numel()
-            found.append(Shown(name, errors, Channel.LABELS in plan.channels))
+            found.append(Shown(name, errors, _bounded_by(cell, plan)))
     return found
+
+
+def _bounded_by(cell: Cell, plan: AttackPlan) -> str:
+    """The quantity that holds against an attack; "" where it is told more than a prior.
+
+    Whoever has a list that the targets are on, or the truth, has a better prior than the
+    population.
+    """
+    if Channel.CANDIDATES in plan.channels or not cell.threat_model.ranked:
+        return ""
+    return POOLED + (LABELS if Channel.LABELS in plan.channels else "")
 
 
 def _energies(run: Run) -> Tensor:

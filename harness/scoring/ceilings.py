@@ -93,11 +93,14 @@ class Proof(BaseModel):
 
 @dataclass(frozen=True)
 class Shown:
-    """What one attack showed of targets that it named: squared errors [targets]."""
+    """What one attack showed of targets that it named: squared errors [targets].
+
+    `bounded_by` is the quantity that holds against it; "" where it is told more than a prior.
+    """
 
     attack: str
     errors: Tensor
-    reads_labels: bool
+    bounded_by: str
 
 
 def compared(
@@ -113,7 +116,7 @@ def compared(
     reached: dict[str, Reached] = {}
     flags: list[Flag] = []
     for each in shown:
-        name = POOLED + (LABELS if each.reads_labels else "")
+        name = each.bounded_by
         bound = bounds.get(name)
         over = _Over.of(each.errors, bound, energies, stream)
         if (limit := over.limit(len(shown))) < 0:

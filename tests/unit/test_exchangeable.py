@@ -53,7 +53,6 @@ def test_the_normal_posterior_is_that_of_its_formula():
                     continue
                 assert float(best.errors[setting, i]) == pytest.approx(error, rel=1e-3)
                 assert float(best.largest[setting, i]) == pytest.approx(float(p.max()), rel=1e-4)
-                assert float(best.own[setting, i]) == pytest.approx(float(p[0]), rel=1e-4)
 
 
 def test_the_posterior_under_laplace_noise_is_that_of_its_formula():
@@ -89,7 +88,7 @@ def test_blocks_change_nothing(monkeypatch):
     whole = gaussian(among, variances, draws(50, 5), 2, (6.0,))
     monkeypatch.setattr("harness_plugins.ceilings.exchangeable.posterior.BLOCK", 60 * 7)
     pieces = gaussian(among, variances, draws(50, 5), 2, (6.0,))
-    for name in ("errors", "largest", "covered", "own"):
+    for name in ("errors", "largest", "covered"):
         torch.testing.assert_close(
             getattr(whole, name), getattr(pieces, name), rtol=1e-5, atol=1e-7
         )
@@ -192,7 +191,8 @@ def hits(x, guess, within):
 
 def named(x, others, noise, v):
     """How often the likeliest of S is x: a share of one where several are the same image."""
-    apart = torch.cdist(x + v**0.5 * noise, others)
+    exact = "donot_use_mm_for_euclid_dist"
+    apart = torch.cdist(x + v**0.5 * noise, others, compute_mode=exact)
     own = (v**0.5 * noise).norm(dim=1, keepdim=True)
     nearer, alike = (apart < own - 1e-5).any(1), ((apart - own).abs() <= 1e-5).sum(1)
     return torch.where(nearer, 0.0, 1 / (1 + alike)).double().numpy()
@@ -201,10 +201,12 @@ def named(x, others, noise, v):
 def surely_above(reached, ceiling):
     """By how many standard errors the mean of what was reached is above its ceiling.
 
-    Shares are sums in float32: a millionth is rounding.
+    Products are taken in float32: 1e-5 of a share is rounding.
     """
     gap = np.asarray(reached) - np.asarray(ceiling)
-    return (gap.mean() - np.sign(gap.mean()) * 1e-6) / (gap.std() / len(gap) ** 0.5 + 1e-12)
+    return (gap.mean() - np.sign(gap.mean()) * min(1e-5, abs(gap.mean()))) / (
+        gap.std() / len(gap) ** 0.5 + 1e-12
+    )
 
 
 @pytest.mark.parametrize("name", PRIORS)

@@ -20,6 +20,12 @@ class ExchangeableConfig(Config):
         description="images that the target is looked for among, at the most: more bring the "
         "ceiling down to what can be reached",
     )
+    targets: int = Field(
+        default=1000,
+        ge=2,
+        le=1_000_000,
+        description="targets that it is averaged over, at the most",
+    )
     draws: int = Field(
         default=4, ge=1, le=1000, description="draws of noise on each target, averaged"
     )

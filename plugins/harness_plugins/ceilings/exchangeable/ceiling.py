@@ -56,7 +56,7 @@ class Exchangeable(Ceiling[ExchangeableConfig]):
         """Of normal noise in any number of rounds, and of Laplace noise of single rows."""
         if reason := refusal(view) or _formless(view):
             return reason
-        people = Population.of(view, self.config.candidates)
+        people = Population.of(view, self.config.targets, self.config.candidates)
         if len(people.others) < FEWEST:
             return _too_few(view, people)
         posterior = _posterior(view, people, self.config.draws)
@@ -135,7 +135,7 @@ def _posterior(view: OwnersView, people: Population, draws: int) -> Posterior | 
 def _joined(parts: list[tuple[Tensor, Best]]) -> Best:
     """The targets of all classes, in their order."""
     order = torch.cat([rows for rows, _ in parts]).argsort()
-    names = ("errors", "largest", "covered", "own")
+    names = ("errors", "largest", "covered")
     joined = {n: torch.cat([getattr(best, n) for _, best in parts], -1)[..., order] for n in names}
     return Best(**joined, trend=parts[0][1].trend)
 

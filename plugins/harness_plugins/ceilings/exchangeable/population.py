@@ -39,14 +39,14 @@ class Population:
     told: Tensor | None
 
     @classmethod
-    def of(cls, view: OwnersView, most: int) -> Population:
+    def of(cls, view: OwnersView, targets: int, most: int) -> Population:
         """Others are private images that are not judged, and public ones that are drawn alike.
 
-        They come in a random order, none of them twice, and `most` of them at the most. Every
-        private image that is judged is a target and nothing else.
+        They come in a random order, none of them twice, and `most` of them at the most. The first
+        `targets` that are judged are targets here; of those that are judged none is another.
         """
         n, known = len(view.private), len(view.public) if view.public_alike else 0
-        rows = torch.arange(view.targets)
+        rows = torch.arange(min(targets, view.targets))
         order = view.rng.stream(use="candidates").permutation(n - view.targets + known)
         places = view.targets + order
         if view.subjects is not None:
@@ -58,7 +58,8 @@ class Population:
         told = None
         if bool(inside.any()):
             told = torch.zeros(len(rows), len(places), dtype=torch.bool)
-            mixed = partners(view.sources.flatten(0, 1), view.targets, n + len(view.public))
+            count = int(rows.max()) + 1
+            mixed = partners(view.sources.flatten(0, 1), count, n + len(view.public))
             told[:, inside] = mixed[rows][:, places[inside]]
         return cls(rows, own.images.flatten(1), own.labels, others, labels, told)
 

@@ -52,14 +52,13 @@ class Best:
     """What is best on average over draws of noise, for each setting and target [settings, t].
 
     `errors` |x - posterior mean|², `largest` posterior probability, `covered` [settings, radii, t]
-    the most that one guess may cover, `own` the posterior probability of the truth, and `trend`
-    [settings, sets, t] the errors among each disjoint set.
+    the most that one guess may cover, and `trend` [settings, sets, t] the errors among each
+    disjoint set.
     """
 
     errors: Tensor
     largest: Tensor
     covered: Tensor
-    own: Tensor
     trend: Tensor
 
 
@@ -189,7 +188,7 @@ class _Balls:
 
 def _empty(settings: int, among: Candidates, within: Sequence[float]) -> Best:
     count = len(among.targets)
-    shapes = ((), (), (len(within),), (), (len(among.sets),))
+    shapes = ((), (), (len(within),), (len(among.sets),))
     zeros = (torch.zeros(settings, *shape, count, dtype=torch.float64) for shape in shapes)
     return Best(*zeros)
 
@@ -219,7 +218,6 @@ def _note(
     own, rest = seen.posterior(slice(None))
     kept.errors[setting, rows] += _error(rest, targets, others).cpu()
     kept.largest[setting, rows] += torch.maximum(own, rest.amax(1)).cpu()
-    kept.own[setting, rows] += own.cpu()
     for place, share in enumerate(balls.covered(seen, near)):
         kept.covered[setting, place, rows] += share.cpu()
     for place, part in enumerate(sets):
@@ -234,5 +232,5 @@ def _error(rest: Tensor, targets: Tensor, others: Tensor) -> Tensor:
 
 
 def _mean(kept: Best, draws: int) -> Best:
-    parts = (kept.errors, kept.largest, kept.covered, kept.own, kept.trend)
+    parts = (kept.errors, kept.largest, kept.covered, kept.trend)
     return Best(*(part.div_(draws) for part in parts))
