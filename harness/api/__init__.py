@@ -4,6 +4,10 @@ from harness.api.assets import Asset as Asset
 from harness.api.assets import AssetFile as AssetFile
 from harness.api.assets import AssetFolder as AssetFolder
 from harness.api.assets import Source as Source
+from harness.api.ceilings import Bound as Bound
+from harness.api.ceilings import Ceiling as Ceiling
+from harness.api.ceilings import OwnersView as OwnersView
+from harness.api.ceilings import Quantity as Quantity
 from harness.api.data import Collection as Collection
 from harness.api.data import Samples as Samples
 from harness.api.data import SamplesOnDemand as SamplesOnDemand
@@ -56,6 +60,7 @@ from harness.api.release import Release as Release
 from harness.api.release import Round as Round
 from harness.api.release import Secrets as Secrets
 from harness.api.specs import AttackSpec as AttackSpec
+from harness.api.specs import CeilingSpec as CeilingSpec
 from harness.api.specs import Control as Control
 from harness.api.specs import DatasetSpec as DatasetSpec
 from harness.api.specs import DefenseSpec as DefenseSpec

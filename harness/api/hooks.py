@@ -7,6 +7,7 @@ import pluggy
 from harness.api.knowledge import ThreatModel
 from harness.api.specs import (
     AttackSpec,
+    CeilingSpec,
     DatasetSpec,
     DefenseSpec,
     LearnerSpec,
@@ -54,6 +55,12 @@ def harness_victims() -> list[VictimSpec]:
 @hookspec
 def harness_learners() -> list[LearnerSpec]:
     """Learners this plugin offers."""
+    return []
+
+
+@hookspec
+def harness_ceilings() -> list[CeilingSpec]:
+    """Ceilings this plugin offers."""
     return []
 
 

@@ -57,6 +57,8 @@ class DefenseSpec(Spec):
     protects: bool = True
     """Whether it does anything at all. One that does not is the reference that boards show beside
     the others, and neither count nor rank."""
+    no_ceiling: str = ""
+    """Why nothing is proven of what leaves, for a defense that has no law to state."""
     trains_alone: bool = False
     """Its guarantee holds only where no other defense of training or gradients takes part."""
 
@@ -132,6 +134,9 @@ class DatasetSpec(Spec):
 
     assets: tuple[Asset, ...] = ()
     fingerprint: str = ""
+    measured_scale: bool = False
+    """Whether the scale is the mean and deviation of images that private ones are drawn from: a
+    published constant tells nothing of them, this tells a little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +172,10 @@ class LearnerSpec(Spec):
     members: tuple[str, ...] = ()
     varies: bool = True
     controls: tuple[Control, ...] = ()
+
+
+class CeilingSpec(Spec):
+    """A ceiling."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,6 +109,10 @@ class Options:
             unset="those of a suite beyond the quick preset",
         ),
     ] = None
+    ceiling: Annotated[
+        bool | None,
+        Option("Also say what no attack exceeds.", unset="beyond the quick preset"),
+    ] = None
     metrics: Annotated[
         str | None,
         Option("Metrics to score: 'all', or names with commas between them.", unset="by preset"),

@@ -83,6 +83,8 @@ class Cell:
     """What a run can be asked for of this very cell, by class: each is named once."""
     learners: Mapping[str, Resolved] = field(default_factory=dict)
     """Who learns from released encodings, as written: one, or the members of one that is many."""
+    ceilings: Mapping[str, Resolved] = field(default_factory=dict)
+    """What is asked to bound what leaks, as written."""
     left_out: tuple[tuple[MetricSpec, str], ...] = ()
     """Metrics that were not asked for, with the reason."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
@@ -235,6 +237,7 @@ def _bare(
         metrics=tuple(spec for spec in specs if spec.name not in left_out),
         attack=attack,
         learners=_learners(request, registry),
+        ceilings=_ceilings(request, registry),
         left_out=tuple((spec, left_out[spec.name]) for spec in specs if spec.name in left_out),
     )
 
@@ -248,6 +251,15 @@ def _learners(request: Request, registry: Registry) -> dict[str, Resolved]:
         if learner.spec.members:
             raise UsageError(f"'{asked.name}' names '{text}', which is many learners itself.")
     return found
+
+
+def _ceilings(request: Request, registry: Registry) -> dict[str, Resolved]:
+    """All that are installed, where they are asked for: a first look does without."""
+    wanted = request.ceiling if request.ceiling is not None else request.preset != "quick"
+    if not wanted or request.only == "utility":
+        return {}
+    specs = registry.specs("ceilings")
+    return {s.name: resolved("ceilings", s.name, request.preset, registry) for s in specs}
 
 
 def _left_out(request: Request, registry: Registry) -> dict[str, str]:

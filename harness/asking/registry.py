@@ -32,6 +32,7 @@ from harness.api.knowledge import (
 )
 from harness.api.specs import (
     AttackSpec,
+    CeilingSpec,
     DatasetSpec,
     DefenseSpec,
     LearnerSpec,
@@ -55,6 +56,7 @@ KINDS: Mapping[str, type[Any]] = {
     "metrics": MetricSpec,
     "victims": VictimSpec,
     "learners": LearnerSpec,
+    "ceilings": CeilingSpec,
     "spaces": SpaceSpec,
     "threat_models": ThreatModel,
 }

@@ -13,6 +13,7 @@ COMMANDS = {
     "matrix": "Run every defense against every attack, or what a board is missing.",
     "leaderboard": "Build boards' tables and pages from their records, check or export them.",
     "advise": "Say which defenses keep an accuracy, and what leaked from each.",
+    "ceiling": "Say what no attack exceeds, from a defense's law, before anything is run.",
     "control": "Check that attacks break what they are known to break.",
     "new-plugin": "Write the package of a defense or attack of your own.",
     "check": "Check a plugin against the contract, and say what to fix.",

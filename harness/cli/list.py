@@ -18,6 +18,7 @@ KINDS = (
     "metrics",
     "victims",
     "learners",
+    "ceilings",
     "spaces",
     "threat_models",
 )

@@ -13,6 +13,9 @@ from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import direction, main_metric
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from harness.scoring.ceilings import Proof, Proven
     from harness.scoring.findings import Finding
     from harness.scoring.identification import Identification
     from harness.scoring.utility import Utility
@@ -57,7 +60,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
         console.print(_members_table(record))
     if record.identification:
         console.print(_identification_line(record.identification))
-    for line in _findings_lines(record.findings, record.diagnostics):
+    found = _findings_lines(record.findings, record.diagnostics)
+    for line in (*found, *_ceiling_lines(record.ceilings)):
         console.print(Text(line), soft_wrap=True)
     if record.utility:
         line = _utility_line(record.utility, record.victim.name)
@@ -71,6 +75,33 @@ def print_report(record: RunRecord, records: Records | None) -> None:
     _print_places(console, record, records)
     if record.log:
         console.print(Text(record.log, style="dim"), soft_wrap=True)
+
+
+def _ceiling_lines(proofs: Mapping[str, Proof]) -> Iterator[str]:
+    """What each ceiling says."""
+    for name, proof in proofs.items():
+        yield from _proof_lines(name, proof)
+
+
+def _proof_lines(name: str, proof: Proof) -> Iterator[str]:
+    """What no attack exceeds, what was reached of it, and how far the ceiling can be trusted."""
+    if proof.reason:
+        yield f"no ceiling ({name}): {proof.reason}"
+        return
+    numbers = (f"{quantity} {_proven(value)}" for quantity, value in proof.quantities.items())
+    yield f"ceiling ({name}): {', '.join(numbers)}"
+    for attack, each in sorted(proof.reached.items(), key=lambda item: -item[1].value):
+        against = f", at most {_proven(proof.quantities[each.bound])}" if each.bound else ""
+        beyond = "" if each.bound else ", not bounded"
+        yield f"  {attack} reached a pooled SNR of {each.value:.3g} dB{against}{beyond}"
+    yield from (f"  {note}" for note in proof.notes)
+
+
+def _proven(quantity: Proven) -> str:
+    if quantity.interval is None:
+        return f"{quantity.value:.3g}"
+    low, high = quantity.interval
+    return f"{quantity.value:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def _heading(record: RunRecord) -> str:

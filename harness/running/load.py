@@ -61,7 +61,12 @@ class LoadStage(Stage[Splits]):
             "range": (scale.low, scale.high),
             "classes": splits.classes,
         }
-        return Artifact({**images, **labels}, facts)
+        subjects = {
+            f"{name}.subjects": part.subjects
+            for name, part in samples.items()
+            if part.subjects is not None
+        }
+        return Artifact({**images, **labels, **subjects}, facts)
 
     @property
     def _sizes(self) -> SplitSizes:
@@ -74,7 +79,10 @@ class LoadStage(Stage[Splits]):
     def read(stored: Artifact) -> Splits:
         """The splits."""
         tensors, facts = stored.tensors, stored.facts
-        parts = {n: Samples(tensors[f"{n}.images"], tensors[f"{n}.labels"]) for n in SPLITS}
+        parts = {
+            n: Samples(tensors[f"{n}.images"], tensors[f"{n}.labels"], tensors.get(f"{n}.subjects"))
+            for n in SPLITS
+        }
         scale = Scale(tuple(facts["mean"]), tuple(facts["std"]), *facts["range"])
         return Splits(scale=scale, classes=tuple(facts["classes"]), **parts)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from harness.running.ceiling import CeilingStage
 from harness.running.judge import JudgeStage
 from harness.running.leakage import Leakage
 from harness.running.learn import LearnStage
@@ -18,7 +19,8 @@ from harness.running.release import ReleaseStage, victim_under
 from harness.running.rounds import Rounds
 from harness.running.stage import code_identity
 from harness.running.train import TrainStage
-from harness.scoring.flags import cell_flags
+from harness.scoring.ceilings import Proof
+from harness.scoring.flags import Flag, cell_flags
 from harness.store.provenance import code_state, package_versions, plain_config, sha256_of
 from harness.store.record import RunRecord, Status, Used
 
@@ -36,6 +38,7 @@ def record_key(cell: Cell) -> str:
     return sha256_of(
         {
             "judged": judged,
+            "bounded": [stage.key for stage in CeilingStage.every(cell).values()],
             "trained": [stage.key for stage in taught if only != "privacy"],
             "request": cell.request.model_dump(mode="json"),
             **code_identity(__name__, "harness.running.leakage"),
@@ -43,7 +46,11 @@ def record_key(cell: Cell) -> str:
     )
 
 
-def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
+Bounded = tuple[dict[str, Proof], tuple[Flag, ...]]
+"""What ceilings say, and the flags of who is above one."""
+
+
+def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> RunRecord:
     """The record of a cell that came to its end."""
     cell = run.cell
     splits = run.splits
@@ -71,7 +78,12 @@ def sealed(run: Run, learned: Learning, leaked: Leakage) -> RunRecord:
         identification=leaked.identification,
         findings=dict(leaked.findings),
         diagnostics=dict(leaked.diagnostics),
-        flags=(*learned.flags, *leaked.flags, *cell_flags(cell)),
+        ceilings=bounded[0],
+        ceiling_plugins={
+            name: Used.of(run.registry, "ceilings", ceiling)
+            for name, ceiling in cell.ceilings.items()
+        },
+        flags=(*learned.flags, *leaked.flags, *bounded[1], *cell_flags(cell)),
         verdict=leaked.verdict,
         artifacts={**made, **leaked.artifacts},
         timing=dict(run.timing),

@@ -34,6 +34,7 @@ from harness.assets.lookup import folder as asset_folder
 from harness.assets.lookup import locate
 from harness.rng import make_deterministic
 from harness.running.attack import AttackStage
+from harness.running.ceiling import CeilingStage, ceilings
 from harness.running.judge import JudgeStage, null_scores
 from harness.running.leakage import Leakage, leakage
 from harness.running.learn import LearnStage
@@ -67,6 +68,7 @@ STAGES: tuple[type[Stage[Any]], ...] = (
     PrepareStage,
     AttackStage,
     JudgeStage,
+    CeilingStage,
 )
 """Stages in their order: forcing one forces all that come after it."""
 NAMES = [stage.name for stage in STAGES]
@@ -104,7 +106,8 @@ def stages_of(cell: Cell) -> dict[str, Stage[Any]]:
     for step in ("release", "train", "learn", "attack"):
         for stage in steps.get(step, ()):
             shown.setdefault(stage.label if step == "learn" else stage.name, stage)
-    return shown | {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
+    shown |= {f"attack {n}": AttackStage(cell, p) for n, p in cell.members.items()}
+    return shown | {stage.label: stage for stage in CeilingStage.every(cell).values()}
 
 
 class Observer:
@@ -197,7 +200,7 @@ class Run:
             _ = self.release  # the splits are loaded; encoded, or trained on inside
         learned = learning(self) if only != "privacy" else Learning()
         leaked = leakage(self) if only != "utility" and self.cell.main else Leakage()
-        record = sealed(self, learned, leaked)
+        record = sealed(self, learned, leaked, ceilings(self, leaked))
         self.records.save(record, record_key(self.cell) if leaked.complete else None)
         return record
 

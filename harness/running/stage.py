@@ -30,7 +30,7 @@ Out = TypeVar("Out")
 
 OUTPUTS = (
     *("load", "samples", "rounds", "release", "train"),
-    *("learn", "prepare", "attack", "judge", "leakage"),
+    *("learn", "prepare", "attack", "judge", "leakage", "ceiling"),
 )
 """The modules in which outputs are defined: in what is made of them, their keys count for them."""
 APART = frozenset((*(f"harness.running.{name}" for name in OUTPUTS), "harness.store.frame"))

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from harness.api.errors import IntegrityError, UsageError
 from harness.api.precision import Precision
 from harness.asking.request import Request
+from harness.scoring.ceilings import Proof
 from harness.scoring.findings import Finding
 from harness.scoring.flags import Flag
 from harness.scoring.identification import Identification
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from harness.asking.registry import Registry
     from harness.asking.request import Resolved
 
-SCHEMA = "encoding-harness/record/6"
-SCHEMAS = tuple(f"encoding-harness/record/{version}" for version in range(1, 7))
+SCHEMA = "encoding-harness/record/7"
+SCHEMAS = tuple(f"encoding-harness/record/{version}" for version in range(1, 8))
 """Of all versions that were ever written, by their number less one; each of them can be read."""
 VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
 """What may differ between two runs of one cell; everything else is under the id."""
@@ -145,6 +146,10 @@ class RunRecord(BaseModel):
     findings: dict[str, Finding] = {}
     """What else the attack found out, by name."""
     diagnostics: dict[str, float] = {}
+    ceilings: dict[str, Proof] = {}
+    """What no attack exceeds, or why that is not known, by ceiling as written; and what attacks
+    that name their targets reached of it."""
+    ceiling_plugins: dict[str, Used] = {}
     flags: tuple[Flag, ...] = ()
     verdict: str = ""
     artifacts: dict[str, Stored] = {}

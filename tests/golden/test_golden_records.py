@@ -54,6 +54,12 @@ CELLS = {
         "victim": "lenet5[epochs=2]",
         "only": "privacy",
     },
+    "ceiling": {
+        "defense": "singmix[tau=1e-2,noise=gaussian,calibrate=public]",
+        "attack": "lmmse",
+        "only": "privacy",
+        "ceiling": True,
+    },
     "not applicable": {"defense": "none", "attack": "lmmse", "threat_model": "fl-strong"},
     "failed": {"defense": "mixcon", "attack": "linear", "victim": "lenet5[lr=1e30]"},
 }

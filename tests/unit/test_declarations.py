@@ -5,9 +5,10 @@ import shlex
 import pytest
 
 from harness.api.errors import UsageError
-from harness.asking.plan import plan
+from harness.asking.plan import plan, resolved
 from harness.asking.registry import KINDS, registry
 from harness.asking.request import Selection, make_request, parse_one, resolve
+from harness.cli.ceiling import command as bound
 from harness.cli.evaluate import command
 from harness.description import description
 
@@ -17,7 +18,7 @@ OURS = [
     for name, entry in registry().entries[kind].items()
     if entry.origin.distribution == "encoding-harness"
 ]
-WITH_EXAMPLE = [p for p in OURS if p[0] not in ("metrics", "threat_models")]
+WITH_EXAMPLE = [p for p in OURS if p[0] not in ("metrics", "threat_models", "ceilings")]
 
 pytestmark = pytest.mark.core
 
@@ -33,6 +34,16 @@ def test_every_example_is_a_command_that_can_be_planned(kind, name):
     named = [cell.dataset, cell.public, cell.victim, cell.space, cell.attack, *cell.defenses]
     written = [parse_one(text).name for text in (cell.request.learner, *cell.learners)]
     assert name in {used.name for used in named if used} | set(written)
+
+
+@pytest.mark.parametrize("name", [name for kind, name in OURS if kind == "ceilings"])
+def test_every_example_of_a_ceiling_asks_for_it(name):
+    program, subcommand, *written = shlex.split(description(name, "ceilings")["example"])
+    assert (program, subcommand) == ("harness", "ceiling")
+    params = bound.make_context("ceiling", written).params
+    (text,) = params["ceilings"]
+    assert resolved("ceilings", text, "standard", registry()).name == name
+    assert plan(make_request(defense=params["defense"]), registry()).reason is None
 
 
 @pytest.mark.parametrize(("kind", "name"), [p for p in OURS if p[0] != "threat_models"])

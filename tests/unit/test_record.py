@@ -95,7 +95,7 @@ def test_a_record_survives_json_to_the_bit() -> None:
 
 def test_json_names_the_schema() -> None:
     values = json.loads(made().json_text())
-    assert values["schema"] == "encoding-harness/record/6"
+    assert values["schema"] == "encoding-harness/record/7"
     with pytest.raises(ValidationError):
         parse_record({**values, "surprise": 1})
 

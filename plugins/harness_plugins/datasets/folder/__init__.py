@@ -32,6 +32,7 @@ def harness_datasets() -> list[DatasetSpec]:
             reference="the layout of torchvision's ImageFolder",
             factory="harness_plugins.datasets.folder.dataset:Folder",
             config=FolderConfig,
+            measured_scale=True,
             fingerprint="harness_plugins.datasets.folder.files:fingerprint",
             formula="the shorter side is resized to `size` (bicubic, antialiased), the centre cut "
             "out; grey where every image is grey, else RGB. Without a test/: of each class's n "

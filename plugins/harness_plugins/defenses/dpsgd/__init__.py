@@ -72,6 +72,10 @@ def harness_defenses() -> list[DefenseSpec]:
             factory="harness_plugins.defenses.dpsgd.defense:DpSgd",
             config=DpSgdConfig,
             stage=Stage.TRAINING,
+            no_ceiling=(
+                "its guarantee is of the trained weights and stands among the measures as their "
+                "own epsilon; it bounds no score of an image"
+            ),
             trains_alone=True,
             formula=(
                 "g~ = (1/B) (sum_i g_i min(1, clip / ||g_i||) + sigma clip N(0, I))\n"

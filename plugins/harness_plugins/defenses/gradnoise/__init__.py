@@ -36,6 +36,9 @@ def harness_defenses() -> list[DefenseSpec]:
             factory="harness_plugins.defenses.gradnoise.noise:Gradnoise",
             config=GradnoiseConfig,
             stage=Stage.GRADIENT,
+            no_ceiling=(
+                "gradients have no bound, and without a clipping norm noise on them proves nothing"
+            ),
             formula=(
                 "g~ = g + e,  e independent for each entry, E[e] = 0, E[e^2] = scale^2\n"
                 "gaussian: e = scale N(0,1);  laplace: density exp(-sqrt(2) |e| / scale) "

@@ -32,6 +32,7 @@ def harness_defenses() -> list[DefenseSpec]:
             factory="harness_plugins.defenses.gradprune.prune:Gradprune",
             config=GradpruneConfig,
             stage=Stage.GRADIENT,
+            no_ceiling=("what is left of a gradient leaves as it is, and no noise covers it"),
             formula=(
                 "g~ = g where |g| is among the k largest of its tensor, else 0;  "
                 "k = max(1, round((1 - p) n)),  n entries; of equal ones the first stay\n"

@@ -65,6 +65,10 @@ def harness_defenses() -> list[DefenseSpec]:
             factory="harness_plugins.defenses.mixcon.penalties:Mixcon",
             config=MixconConfig,
             stage=Stage.TRAINING,
+            no_ceiling=(
+                "no noise covers the features that leave, and the network that makes them was "
+                "trained on the images: nothing is known of its law"
+            ),
             presets={
                 "svhn": {"strength": 0.5},
                 "cifar10": {"beta": 1e-8, "epsilon": 1e-6},
@@ -105,6 +109,10 @@ def harness_defenses() -> list[DefenseSpec]:
             factory="harness_plugins.defenses.mixcon.penalties:Unicon",
             config=UniconConfig,
             stage=Stage.TRAINING,
+            no_ceiling=(
+                "no noise covers the features that leave, and the network that makes them was "
+                "trained on the images: nothing is known of its law"
+            ),
             presets={"svhn": {"strength": 0.5}},
             formula=(
                 "loss = cross entropy + strength / |C| *\n"

@@ -1,0 +1,1 @@
+"""What no attack exceeds, from the law of a defense."""
