@@ -22,6 +22,7 @@ def harness_learners() -> list[LearnerSpec]:
                 "network",
                 "network[batchnorm=avoid]",
                 "encoded",
+                "noisymeans",
             ),
             weaknesses=("a release that teaches them nothing may teach another learner something",),
             example="harness evaluate --defense 'singmix[tau=1e-2]' --learner standard",
@@ -32,7 +33,7 @@ def harness_learners() -> list[LearnerSpec]:
             summary="closed forms alone, which read a release once: for many images or rounds",
             reference="each member's own",
             factory="",
-            members=("classmeans", "ridge"),
+            members=("classmeans", "ridge", "noisymeans"),
             weaknesses=("they are linear: what networks see beyond a linear map stays unseen",),
             example="harness evaluate --only utility --private-size 3000 --rounds 20 "
             "--learner closed",
