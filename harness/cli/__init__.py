@@ -14,6 +14,7 @@ COMMANDS = {
     "leaderboard": "Build boards' tables and pages from their records, check or export them.",
     "advise": "Say which defenses keep an accuracy, and what leaked from each.",
     "control": "Check that attacks break what they are known to break.",
+    "audit": "Bound a defense's epsilon from below, by coins guessed from one run.",
     "new-plugin": "Write the package of a defense or attack of your own.",
     "check": "Check a plugin against the contract, and say what to fix.",
     "submit": "Run a board's cells for your plugin and write a submission.",
