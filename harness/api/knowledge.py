@@ -12,6 +12,7 @@ class ReleaseKind(StrEnum):
     ENCODINGS = "encodings"
     FEATURES = "features"
     GRADIENTS = "gradients"
+    STATISTICS = "statistics"
 
 
 class Channel(StrEnum):
@@ -30,8 +31,9 @@ class Channel(StrEnum):
     FEATURE_ENCODER = "feature_encoder"  # nn.Module, h
     GRADIENTS = "gradients"  # dict of Tensor [batches, *parameter shape]
     MODEL = "model"  # nn.Module, the owner's model as it was when the gradients were taken
-    BATCH_LABELS = "batch_labels"  # Tensor [batches, b, classes]
+    BATCH_LABELS = "batch_labels"  # Tensor [batches, b, classes]; of statistics one batch of all
     BN_STATISTICS = "bn_statistics"  # dict of Tensor [batches, channels]
+    STATISTICS = "statistics"  # Statistics, noisy sums over many images
 
 
 NETWORKS = frozenset({Channel.MODEL, Channel.FEATURE_ENCODER})
@@ -41,6 +43,7 @@ RELEASE_CHANNELS = {
     Channel.ENCODINGS: ReleaseKind.ENCODINGS,
     Channel.FEATURES: ReleaseKind.FEATURES,
     Channel.GRADIENTS: ReleaseKind.GRADIENTS,
+    Channel.STATISTICS: ReleaseKind.STATISTICS,
 }
 
 _ALWAYS = {Channel.PUBLIC, Channel.N_PRIVATE, Channel.ENCODER, Channel.CANDIDATES}
@@ -55,6 +58,8 @@ CARRIED = {
         | _ALWAYS
         | _MIXTURE
     ),
+    ReleaseKind.STATISTICS: frozenset({Channel.STATISTICS, Channel.BATCH_LABELS} | _ALWAYS)
+    - {Channel.ENCODER},
 }
 """Which channels there are at all beside each kind of release."""
 

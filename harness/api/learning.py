@@ -11,7 +11,7 @@ from harness.api.data import Samples, Scale
 from harness.api.plugins import C, Plugin, Progress, Victim
 from harness.api.precision import Precision
 from harness.api.randomness import Stream
-from harness.api.release import Encoder
+from harness.api.release import Encoder, Statistics
 from harness.api.view import Budget
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ class Lesson:
     """The network that the evaluation names, with its recipe."""
     precision: Precision = "float32"
     """What networks are trained in."""
+    statistics: Statistics | None = None
+    """What left instead of encodings, for a learner that reads statistics: `release` and `law` are
+    of encodings, and raise NotApplicable then."""
 
 
 class Classifier(ABC):

@@ -14,7 +14,7 @@ from harness.api.data import Collection, Samples, SamplesOnDemand, Scale
 from harness.api.knowledge import Channel
 from harness.api.law import Law
 from harness.api.randomness import Stream
-from harness.api.release import Encoded, Round
+from harness.api.release import Encoded, Measured, Round
 from harness.api.view import Budget, View
 
 if TYPE_CHECKING:
@@ -150,6 +150,20 @@ class PiecewiseDefense(EncodingDefense[C]):
 
         begun = self.begin(private, public, rng)
         return replace(begun.rows(torch.arange(len(private))), resolved=begun.resolved)
+
+
+class StatisticsDefense(Plugin[C]):
+    """Releases sums over many private images, once, and nothing of any one of them."""
+
+    @abstractmethod
+    def measure(
+        self, private: SamplesOnDemand, public: Samples, classes: int, rng: Stream
+    ) -> Measured:
+        """What leaves of all private images (standardised). `rng` is secret."""
+
+    @abstractmethod
+    def embed(self, images: Tensor, basis: Mapping[str, Tensor]) -> Tensor:
+        """[b, q] float32: what is summed of images [b, *shape]; `basis` as `measure` made it."""
 
 
 class TrainingDefense(Plugin[C]):

@@ -67,6 +67,50 @@ class Round:
     resolved: Mapping[str, float | int | str] = field(default_factory=dict)
 
 
+GUARANTEE = "guarantee."
+"""Prefix, among resolved parameters, of what a defense proves of its release."""
+Guarantee = Mapping[str, float | int | str]
+"""What is proven of a release, in plain values: `epsilon`, `delta`, the `adjacency` in words, the
+`mechanism` with its `sensitivity` and `noise`, and the `assumptions` that it rests on."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a defense makes of many images at once, on the owner's side. All of it leaves.
+
+    `sums` [classes, q] of what `StatisticsDefense.embed` makes of each class's images, with normal
+    noise of deviation `noise` on every number, and `counts` [classes] of images, with noise of
+    `count_noise`, 0 where class sizes are public. `basis` are tensors that `embed` needs, made from
+    public images alone.
+    """
+
+    sums: Tensor
+    counts: Tensor
+    noise: float
+    count_noise: float
+    basis: Mapping[str, Tensor]
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The same in the hands of whoever it was released to: a learner or an attack.
+
+    `through` is the defense's `embed`.
+    """
+
+    sums: Tensor
+    counts: Tensor
+    noise: float
+    count_noise: float
+    basis: Mapping[str, Tensor]
+    through: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+
+    def embed(self, images: Tensor) -> Tensor:
+        """[b, q] that would be summed of standardised images [b, *shape]."""
+        return self.through(images, self.basis)
+
+
 @dataclass(frozen=True)
 class Release:
     """What leaves (`tensors`, by channel name) and what the owner keeps (`secrets`).
@@ -77,6 +121,8 @@ class Release:
     - gradients: tensors `gradients.*` [batches,*shape], the model's state as `model.*`;
       secrets `batch_labels` [batches,b,classes], `batch_inputs`, `bn_statistics.*`, and
       `weights`, `sources` [batches,b,k] of mixed batches
+    - statistics: tensors `statistics.*` as `Measured` names them; secret `batch_labels`
+      [1,n,classes], in the order of the images
 
     `resolved` is public: the parameters as they turned out, by defense name.
     """

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from harness.api.assets import Asset
 from harness.api.data import Scale
-from harness.api.knowledge import Channel
+from harness.api.knowledge import Channel, ReleaseKind
 from harness.api.plugins import Config
 
 
@@ -21,6 +21,7 @@ class Stage(StrEnum):
     ENCODING = "encoding"
     TRAINING = "training"
     GRADIENT = "gradient"
+    STATISTICS = "statistics"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class DefenseSpec(Spec):
-    """A defense; its factory is an `EncodingDefense`, `TrainingDefense` or `GradientDefense`."""
+    """A defense; its factory is an `EncodingDefense` or what else its stage is named after."""
 
     stage: Stage
     hides_signs: bool = False
@@ -166,10 +167,12 @@ class LearnerSpec(Spec):
     `varies` says whether what is learned differs from one training to the next on the same
     release: one that does not is trained once, however many trainings are asked for. The metric of
     a learner's controls is `accuracy`, or `share`: of the accuracy of the best classifier there is
-    for data of a known law.
+    for data of a known law. It `reads` encodings or statistics; a member of a set that reads
+    statistics alone has a part only where they are what leaves.
     """
 
     members: tuple[str, ...] = ()
+    reads: ReleaseKind = ReleaseKind.ENCODINGS
     varies: bool = True
     controls: tuple[Control, ...] = ()
 

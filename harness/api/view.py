@@ -11,7 +11,7 @@ from harness.api.errors import ChannelNotGranted
 from harness.api.knowledge import Channel
 from harness.api.precision import Precision
 from harness.api.randomness import Stream
-from harness.api.release import Encoder
+from harness.api.release import Encoder, Statistics
 
 if TYPE_CHECKING:
     import torch
@@ -105,9 +105,11 @@ class View:
     model: ClassVar[Granted[nn.Module]] = Granted()
     """The model the gradients were taken at."""
     batch_labels: ClassVar[Granted[Tensor]] = Granted()
-    """[batches, b, classes]."""
+    """[batches, b, classes]; of statistics [1, n, classes], all images in their order."""
     bn_statistics: ClassVar[Granted[Mapping[str, Tensor]]] = Granted()
     """By layer: the batch mean and variance each BatchNorm saw, [batches, channels]."""
+    statistics: ClassVar[Granted[Statistics]] = Granted()
+    """Noisy sums by class."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Options:
     space: Annotated[str, Option("Where encodings live.")] = "pixels"
     threat_model: Annotated[str, Option("What the attacker holds.")] = "informed"
     release: Annotated[
-        Literal["encodings", "features", "gradients"] | None,
+        Literal["encodings", "features", "gradients", "statistics"] | None,
         Option("What leaves the owner.", unset="what the stack guards and the attack reads"),
     ] = None
     preset: Annotated[PresetName, Option("Sizes and budgets.")] = "quick"

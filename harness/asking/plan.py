@@ -114,7 +114,9 @@ class Cell:
     @property
     def kind(self) -> ReleaseKind:
         """The kind of release the cell makes."""
-        return self.main.kind if self.main else ReleaseKind.ENCODINGS
+        if self.main:
+            return self.main.kind
+        return ReleaseKind.STATISTICS if self.sums else ReleaseKind.ENCODINGS
 
     @property
     def trained_kind(self) -> ReleaseKind:
@@ -128,12 +130,14 @@ class Cell:
     @property
     def learns(self) -> bool:
         """Whether utility is what learners make of the release; else the owner trains a victim."""
-        return self.kind is ReleaseKind.ENCODINGS and not self.late
+        encoded = self.kind is ReleaseKind.ENCODINGS and not self.late
+        return encoded or self.kind is ReleaseKind.STATISTICS
 
     @property
     def streamed(self) -> bool:
         """Whether nothing but learners reads the release: none of its rounds is stored."""
-        return self.learns and self.request.only == "utility"
+        encoded = self.kind is ReleaseKind.ENCODINGS
+        return self.learns and encoded and self.request.only == "utility"
 
     @property
     def protocol(self) -> dict[str, int | str]:
@@ -197,7 +201,13 @@ class Cell:
     @property
     def late(self) -> tuple[Resolved, ...]:
         """The defenses of the stack that act after the encoding, on training or gradients."""
-        return tuple(d for d in self.defenses if d.spec.stage is not Stage.ENCODING)
+        late = (Stage.TRAINING, Stage.GRADIENT)
+        return tuple(d for d in self.defenses if d.spec.stage in late)
+
+    @property
+    def sums(self) -> Resolved | None:
+        """The defense that releases statistics, if that is what the stack is."""
+        return next((d for d in self.defenses if d.spec.stage is Stage.STATISTICS), None)
 
 
 def plan(request: Request, registry: Registry) -> Cell:
@@ -236,21 +246,29 @@ def _bare(
         threat_model=registry.spec("threat_models", request.threat_model),
         metrics=tuple(spec for spec in specs if spec.name not in left_out),
         attack=attack,
-        learners=_learners(request, registry),
+        learners=_learners(request, registry, defenses),
         ceilings=_ceilings(request, registry),
         left_out=tuple((spec, left_out[spec.name]) for spec in specs if spec.name in left_out),
     )
 
 
-def _learners(request: Request, registry: Registry) -> dict[str, Resolved]:
-    """Who learns; UsageError for a set of learners that names another set."""
+def _learners(
+    request: Request, registry: Registry, defenses: tuple[Resolved, ...]
+) -> dict[str, Resolved]:
+    """Who learns; UsageError for a set of learners that names another set.
+
+    Where encodings leave, those of a set that read statistics are none of it. Where statistics do,
+    the others stay: they learn from unprotected images, and the record says why they do no more.
+    """
     asked = resolved("learners", request.learner, request.preset, registry)
     texts = asked.spec.members or (request.learner,)
     found = {text: resolved("learners", text, request.preset, registry) for text in texts}
     for text, learner in found.items():
         if learner.spec.members:
             raise UsageError(f"'{asked.name}' names '{text}', which is many learners itself.")
-    return found
+    if not asked.spec.members or any(d.spec.stage is Stage.STATISTICS for d in defenses):
+        return found
+    return {t: each for t, each in found.items() if each.spec.reads is ReleaseKind.ENCODINGS}
 
 
 def _ceilings(request: Request, registry: Registry) -> dict[str, Resolved]:
@@ -295,6 +313,12 @@ def _stack(request: Request, registry: Registry) -> tuple[Resolved, ...]:
         raise UsageError(
             f"A stack has at most one encoding defense; this one has {' and '.join(encoders)}."
         )
+    sums = [d.name for d in defenses if d.spec.stage is Stage.STATISTICS]
+    if sums and len(defenses) > 1:
+        raise UsageError(
+            f"'{sums[0]}' releases sums over the images as they are: a stack with it has no other "
+            "defense."
+        )
     trainers = [d for d in defenses if d.spec.stage is not Stage.ENCODING]
     alone = [d.name for d in trainers if d.spec.trains_alone][:1]
     others = [d.name for d in trainers if d.name not in alone]
@@ -307,18 +331,44 @@ def _stack(request: Request, registry: Registry) -> tuple[Resolved, ...]:
 
 
 def _with_attacks(cell: Cell, registry: Registry) -> Cell:
+    if reason := _no_statistics(cell) or _no_such_release(cell):
+        return replace(cell, reason=reason)
     if cell.request.only == "utility":
         return cell
-    if cell.held_out and cell.request.release not in (None, ReleaseKind.FEATURES):
-        return replace(cell, reason=_never_released(cell.request.release))
-    if cell.request.judge_at == "release" and set(_kinds(cell)) != {ReleaseKind.ENCODINGS}:
-        return replace(cell, reason=_no_resolution(_kinds(cell)))
     if cell.attack.spec.members:
         return _with_members(cell, registry)
     chosen = _attack_plan(cell, cell.attack, _kinds(cell))
     if isinstance(chosen, str):
         return replace(cell, reason=chosen)
     return replace(cell, main=chosen, companions=_companions(cell, chosen, registry))
+
+
+def _no_statistics(cell: Cell) -> str:
+    """Why what is asked of statistics cannot be; empty where it can, or nothing is."""
+    request, asked = cell.request, cell.request.release
+    if cell.sums is None:
+        makes = "which only a defense makes that releases sums, such as dpmeans"
+        return f"statistics were asked for, {makes}" if asked == "statistics" else ""
+    name = cell.sums.name
+    if asked not in (None, "statistics"):
+        return f"'{name}' releases statistics, and no {asked}; leave --release unset"
+    if request.rounds > 1:
+        return f"'{name}' releases its sums once, within one budget; leave --rounds at 1"
+    if cell.held_out:
+        return f"'{name}' sums private images: held-out ones have no part in what leaves"
+    return ""
+
+
+def _no_such_release(cell: Cell) -> str:
+    """Why nothing leaves that could be judged as asked; empty where something does."""
+    request = cell.request
+    if request.only == "utility":
+        return ""
+    if cell.held_out and request.release not in (None, ReleaseKind.FEATURES):
+        return _never_released(request.release)
+    if request.judge_at == "release" and set(_kinds(cell)) != {ReleaseKind.ENCODINGS}:
+        return _no_resolution(_kinds(cell))
+    return ""
 
 
 def _never_released(kind: str) -> str:
@@ -370,12 +420,18 @@ def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
         return (ReleaseKind(cell.request.release),)
     if cell.request.judge_at == "release":
         return (ReleaseKind.ENCODINGS,)
-    stages = {defense.spec.stage for defense in cell.defenses}
+    return _guarded({defense.spec.stage for defense in cell.defenses})
+
+
+def _guarded(stages: set[Stage]) -> tuple[ReleaseKind, ...]:
+    """What a stack of these stages is made for, in order of preference."""
+    if Stage.STATISTICS in stages:
+        return (ReleaseKind.STATISTICS,)
     if Stage.GRADIENT in stages:
         return (ReleaseKind.GRADIENTS, ReleaseKind.FEATURES)
     if Stage.TRAINING in stages:
         return (ReleaseKind.FEATURES, ReleaseKind.GRADIENTS)
-    return tuple(ReleaseKind)
+    return (ReleaseKind.ENCODINGS, ReleaseKind.FEATURES, ReleaseKind.GRADIENTS)
 
 
 def _attack_plan(cell: Cell, attack: Resolved, kinds: tuple[ReleaseKind, ...]) -> AttackPlan | str:

@@ -15,6 +15,7 @@ COMMANDS = {
     "advise": "Say which defenses keep an accuracy, and what leaked from each.",
     "ceiling": "Say what no attack exceeds, from a defense's law, before anything is run.",
     "control": "Check that attacks break what they are known to break.",
+    "audit": "Bound a defense's epsilon from below, by coins guessed from one run.",
     "new-plugin": "Write the package of a defense or attack of your own.",
     "check": "Check a plugin against the contract, and say what to fix.",
     "submit": "Run a board's cells for your plugin and write a submission.",

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.api.release import GUARANTEE
 from harness.scoring.flags import FORETOLD, HAD
 from harness.scoring.summary import MetricScore
 from harness.scoring.verdict import direction, main_metric
@@ -60,7 +61,7 @@ def print_report(record: RunRecord, records: Records | None) -> None:
         console.print(_members_table(record))
     if record.identification:
         console.print(_identification_line(record.identification))
-    found = _findings_lines(record.findings, record.diagnostics)
+    found = (*_findings_lines(record.findings, record.diagnostics), *_guarantees(record))
     for line in (*found, *_ceiling_lines(record.ceilings)):
         console.print(Text(line), soft_wrap=True)
     if record.utility:
@@ -129,9 +130,23 @@ def _taken(record: RunRecord) -> str:
 
 
 def _term(name: str, config: dict[str, object], resolved: dict[str, float | int | str]) -> str:
-    shown = {key: value for key, value in config.items() if value is not None} | resolved
+    turned_out = {key: value for key, value in resolved.items() if not key.startswith(GUARANTEE)}
+    shown = {key: value for key, value in config.items() if value is not None} | turned_out
     inside = ", ".join(f"{key}={_short(value)}" for key, value in sorted(shown.items()))
     return f"{name}[{inside}]" if inside else name
+
+
+def _guarantees(record: RunRecord) -> list[str]:
+    """What defenses of the stack prove of the release, each in a line."""
+    from harness.store.artifacts import below
+
+    told = [below(GUARANTEE, used.resolved) for used in record.defense]
+    return [
+        f"proven: ({_short(each['epsilon'])}, {_short(each['delta'])})-differential privacy, "
+        f"{each['adjacency']}; assumed: {each['assumptions']}"
+        for each in told
+        if {"epsilon", "delta", "adjacency", "assumptions"} <= each.keys()
+    ]
 
 
 def _short(value: object) -> str:

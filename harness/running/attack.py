@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.api.plugins import Reconstruction
-    from harness.asking.plan import AttackPlan
+    from harness.asking.plan import AttackPlan, Cell
     from harness.running.run import Run
     from harness.sandbox.jobs import Frame, Named
 
@@ -40,6 +40,7 @@ PREFIXED = {
     Channel.GRADIENTS,
     Channel.MODEL,
     Channel.BN_STATISTICS,
+    Channel.STATISTICS,
 }
 
 
@@ -206,6 +207,7 @@ def frame_of(run: Run, plan: AttackPlan, present: frozenset[Channel], purpose: s
         classes=len(splits.classes),
         n_private=len(splits.private) if Channel.N_PRIVATE in present else None,
         encoder=encoder_of(run) if Channel.ENCODER in present else None,
+        sums=sums_of(cell) if Channel.STATISTICS in present else None,
         victim=_victim(run) if network else None,
         protocol=cell.protocol,
         key=stream.key.hex(),
@@ -220,6 +222,11 @@ def frame_of(run: Run, plan: AttackPlan, present: frozenset[Channel], purpose: s
 def encoder_of(run: Run) -> Named | None:
     """The encoding defense with its parameters as they turned out."""
     return law_of(run.cell.encoding, run.release.resolved) if run.cell.encoding else None
+
+
+def sums_of(cell: Cell) -> Named | None:
+    """The defense that released statistics."""
+    return law_of(cell.sums, {}) if cell.sums else None
 
 
 def _victim(run: Run) -> Named:

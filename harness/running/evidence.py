@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 OF_ROWS = frozenset({"weights", "signs", "pair_scores"})
 """Claims that are about rows, one for each."""
+OF_CLASSES = frozenset({"class_means"})
+"""Claims that need no encodings to be about."""
 NO_ROWS = torch.empty(0, dtype=torch.int64)
 NONE = torch.empty(1, 0, 1)
 """Weights and sources where nothing was mixed."""
@@ -88,6 +90,9 @@ class Evidence:
             return {}
         if self.release.kind is ReleaseKind.GRADIENTS:
             return batch_findings(found.claims, self._batches)
+        if self.release.kind is ReleaseKind.STATISTICS:
+            told = {name: found.claims[name] for name in OF_CLASSES & found.claims.keys()}
+            return findings(told, NO_ROWS, self.facts)
         rows = len(self.facts.weights)
         from harness.scoring.clusters import NAMES, cluster_findings
 

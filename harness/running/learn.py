@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Splits
+from harness.api.errors import NotApplicable
+from harness.api.knowledge import ReleaseKind
 from harness.rng import public_stream
+from harness.running.release import ReleaseStage
 from harness.running.rounds import Rounds
 from harness.running.samples import Space
 from harness.running.stage import Output, Stage, budget_identity, hardware
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from harness.api.plugins import Progress
     from harness.api.precision import Precision
+    from harness.api.release import Release
     from harness.asking.plan import Cell
     from harness.asking.request import Resolved
     from harness.running.encoding import Source
@@ -83,13 +87,29 @@ class LearnStage(Stage[Answered]):
         return f"{self.name}{unprotected} {self.written}{again}"
 
     @property
+    def reads(self) -> ReleaseKind:
+        """What there is to learn from: the cell's statistics, or encodings."""
+        own = self.cell.kind is ReleaseKind.STATISTICS and self.defenses == self.cell.defenses
+        return ReleaseKind.STATISTICS if own else ReleaseKind.ENCODINGS
+
+    def obtain(self, run: Run) -> Answered:
+        """Its answer; NotApplicable where it does not read what leaves."""
+        reads = self.learner.spec.reads
+        if reads is not self.reads:
+            raise NotApplicable(
+                f"'{self.learner.name}' learns from {reads}; what there is here are {self.reads}"
+            )
+        return super().obtain(run)
+
+    @property
     def _rounds(self) -> Rounds:
         return Rounds.under(self.cell, self.defenses)
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
         """The release, public images and test images."""
-        return (self._rounds, Space.of(self.cell))
+        sums = self.reads is ReleaseKind.STATISTICS
+        return (ReleaseStage.of(self.cell) if sums else self._rounds, Space.of(self.cell))
 
     @property
     def _precision(self) -> Precision:
@@ -111,10 +131,11 @@ class LearnStage(Stage[Answered]):
         from harness.sandbox.feed import Feed
         from harness.sandbox.lessons import LOGITS
 
-        source, splits = run(self._rounds), run.splits
+        sums, splits = self.reads is ReleaseKind.STATISTICS, run.splits
+        source = None if sums else run(self._rounds)
         with run.processes.take() as process, workplace(process, self.label) as place:
-            _hand_over(place.view, self._frame(run, source), splits)
-            feed = Feed(source, place.base)
+            _hand_over(place.view, self._frame(run, source), splits, run.release if sums else None)
+            feed = Feed(source, place.base) if source else None
             job = {"action": "learn", "lesson": str(place.view)}
             learned = process.ask(job, run.budget, progress, who=LEARNER, feed=feed)
             _ask_about(place.before, splits)
@@ -122,23 +143,25 @@ class LearnStage(Stage[Answered]):
             spent = learned.seconds
             asked = process.ask(job, run.budget, progress, spent=spent, who=LEARNER)
             logits = tensors_in(place.out / LOGITS, LEARNER)["logits"]
-        run.timing[ROUNDS] = round(run.timing.get(ROUNDS, 0.0) + feed.seconds, 3)
+        if feed:
+            run.timing[ROUNDS] = round(run.timing.get(ROUNDS, 0.0) + feed.seconds, 3)
         megabytes = max(learned.megabytes, asked.megabytes)
         seconds = learned.seconds + asked.seconds
         return Artifact({"logits": logits}, {"own_seconds": seconds, "peak_memory": megabytes})
 
-    def _frame(self, run: Run, source: Source) -> LessonFrame:
+    def _frame(self, run: Run, source: Source | None) -> LessonFrame:
         from harness.sandbox.jobs import Named
         from harness.sandbox.lessons import LessonFrame, ReleaseSize
 
         cell, request, splits = run.cell, run.cell.request, run.splits
-        encoding = self._rounds.defense
+        made = self._rounds.defense if source else cell.sums
+        size = source and ReleaseSize(rounds=source.rounds, rows=source.rows, shape=source.shape)
         victim, stream = cell.victim, public_stream(request.seed).stream(stage=self.name)
         return LessonFrame(
             learner=Named(name=self.learner.name, config=plain_config(self.learner)),
-            law=law_of(encoding, source.resolved) if encoding else None,
+            law=law_of(made, source.resolved if source else {}) if made else None,
             victim=Named(name=victim.name, config=plain_config(victim)),
-            release=ReleaseSize(rounds=source.rounds, rows=source.rows, shape=source.shape),
+            release=size,
             mean=splits.scale.mean,
             std=splits.scale.std,
             low=splits.scale.low,
@@ -159,14 +182,17 @@ class LearnStage(Stage[Answered]):
         return Answered(stored.tensors["logits"], facts["own_seconds"], facts["peak_memory"])
 
 
-def _hand_over(folder: Path, frame: LessonFrame, splits: Splits) -> None:
-    """Write a lesson: what a server has besides the release, and nothing else."""
-    from harness.sandbox.lessons import FRAME, PUBLIC
-    from harness.store.artifacts import save_tensors
+def _hand_over(folder: Path, frame: LessonFrame, splits: Splits, released: Release | None) -> None:
+    """Write a lesson: what a server has besides encodings, and nothing else."""
+    from harness.sandbox.lessons import FRAME, PUBLIC, STATISTICS
+    from harness.store.artifacts import below, save_tensors
 
     with disk_errors(folder):
         (folder / FRAME).write_text(frame.model_dump_json(), encoding="utf-8")
         save_tensors({"images": splits.public.images}, folder / PUBLIC)
+        if released:
+            sums = below(f"{ReleaseKind.STATISTICS}.", released.tensors)
+            save_tensors(sums, folder / STATISTICS)
 
 
 def _ask_about(folder: Path, splits: Splits) -> None:

@@ -6,28 +6,30 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from harness.api.data import Samples, Splits
-from harness.api.errors import PluginError
+from harness.api.errors import CellFailed, PluginError
 from harness.api.knowledge import ReleaseKind
 from harness.api.plugins import (
     EncodingDefense,
     GradientDefense,
     Progress,
     Recipe,
+    StatisticsDefense,
     TrainingDefense,
     Victim,
     silent,
 )
 from harness.api.precision import Precision
-from harness.api.release import Release
+from harness.api.release import GUARANTEE, Measured, Release
 from harness.rng import public_stream, secret_stream
 from harness.running.rounds import Rounds
-from harness.running.samples import Space, Truth, space_identity, standardised
+from harness.running.samples import Space, Truth, on_demand, space_identity, standardised
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.store.artifacts import Artifact, below
 from harness.store.provenance import plugin_identity
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from harness.api.randomness import Stream
     from harness.asking.plan import Cell
@@ -79,7 +81,7 @@ class ReleaseStage(Stage[Release]):
     def facts(self) -> dict[str, Any]:
         """Defenses, rounds and seeds; the victim and the machine where it is trained inside."""
         cell, request = self.cell, self.cell.request
-        trained = self.kind is not ReleaseKind.ENCODINGS
+        trained = self.kind in (ReleaseKind.FEATURES, ReleaseKind.GRADIENTS)
         late = [request.batch_size, request.victim_epochs, request.bn_mode]
         return {
             "defenses": [plugin_identity(d) for d in self.defenses],
@@ -172,6 +174,9 @@ def release(
     """
     if kind is ReleaseKind.ENCODINGS:
         return encodings_of(source)
+    if kind is ReleaseKind.STATISTICS:
+        assert stack.statistics
+        return statistics_of(splits, *stack.statistics, owner)
     from harness.running.encoding import plain_round
     from harness.running.inside import Inside, features_of, gradients_of
     from harness.running.training import fresh
@@ -196,6 +201,39 @@ def encodings_of(source: Source) -> Release:
     return Release(ReleaseKind.ENCODINGS, tensors, held.secrets, held.resolved)
 
 
+def statistics_of(
+    splits: Splits, name: str, defense: StatisticsDefense[Any], owner: Stream
+) -> Release:
+    """Sums over the private images; which class each is of stays with the owner.
+
+    CellFailed where what the defense gives breaks its contract.
+    """
+    from torch.nn.functional import one_hot
+
+    private, classes = on_demand(splits.private, splits.scale), len(splits.classes)
+    public = standardised(splits.public, splits.scale)
+    made = defense.measure(private, public, classes, owner.stream(what="statistics"))
+    tensors = pack_statistics(made)
+    wrong = [key for key, tensor in tensors.items() if not bool(tensor.isfinite().all())]
+    if wrong or made.sums.ndim != 2 or (len(made.sums), len(made.counts)) != (classes, classes):
+        told = f"{' and '.join(wrong)} that are not all finite" if wrong else "other shapes"
+        raise CellFailed(f"defense '{name}' returned {told}; wanted sums [{classes}, q] and counts")
+    guarantee = {f"{GUARANTEE}{key}": value for key, value in made.guarantee.items()}
+    labels = one_hot(private.labels, classes).float()[None]
+    kept = {"batch_labels": labels}
+    return Release(ReleaseKind.STATISTICS, tensors, kept, resolved={name: guarantee})
+
+
+def pack_statistics(made: Measured) -> dict[str, Tensor]:
+    """By `statistics.name`, as a release holds them."""
+    import torch
+
+    basis = {f"basis.{name}": tensor for name, tensor in made.basis.items()}
+    told = torch.tensor([made.noise, made.count_noise], dtype=torch.float64)
+    parts = {"sums": made.sums, "counts": made.counts, "noise": told, **basis}
+    return {f"{ReleaseKind.STATISTICS}.{name}": part.cpu() for name, part in parts.items()}
+
+
 def input_shape(release: Release) -> tuple[int, ...]:
     """The shape of one input of the victim that this release was made with."""
     if release.kind is ReleaseKind.ENCODINGS:
@@ -210,11 +248,12 @@ def measured(release: Release) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Stack:
-    """At most one encoding defense and any number of the others, by name."""
+    """At most one defense that encodes or sums, and any number of the others, by name."""
 
     encoding: tuple[str, EncodingDefense[Any]] | None = None
     training: tuple[tuple[str, TrainingDefense[Any]], ...] = ()
     gradient: tuple[tuple[str, GradientDefense[Any]], ...] = ()
+    statistics: tuple[str, StatisticsDefense[Any]] | None = None
 
     @property
     def penalties(self) -> list[TrainingDefense[Any]]:
@@ -249,10 +288,10 @@ def build_stack(run: Run, defenses: tuple[Resolved, ...]) -> Stack:
     built = [(d.spec.stage, d.name, run.build("defenses", d.spec, d.config)) for d in defenses]
     named = {
         stage: tuple((n, d) for s, n, d in built if s == stage)
-        for stage in ("encoding", "training", "gradient")
+        for stage in ("encoding", "training", "gradient", "statistics")
     }
-    encoding = named["encoding"][0] if named["encoding"] else None
-    return Stack(encoding, named["training"], named["gradient"])
+    encoding, statistics = (next(iter(named[s]), None) for s in ("encoding", "statistics"))
+    return Stack(encoding, named["training"], named["gradient"], statistics)
 
 
 def victim_under(run: Run, defenses: tuple[Resolved, ...]) -> Resolved:

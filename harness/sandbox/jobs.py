@@ -29,6 +29,8 @@ from harness.api import (
     Reconstruction,
     Samples,
     Scale,
+    Statistics,
+    StatisticsDefense,
     View,
 )
 from harness.api.precision import Precision
@@ -77,6 +79,7 @@ class Frame(BaseModel):
     classes: int
     n_private: int | None = None
     encoder: Named | None = None
+    sums: Named | None = None
     victim: Named | None = None
     protocol: dict[str, int | str] = {}
     key: str
@@ -158,6 +161,9 @@ def _read(channel: Channel, tensors: dict[str, Tensor], frame: Frame) -> Any:
         return Samples(tensors["images"], tensors["labels"]).standardised(frame.scale)
     if channel in (Channel.GRADIENTS, Channel.BN_STATISTICS):
         return tensors
+    if channel is Channel.STATISTICS:
+        assert frame.sums is not None
+        return statistics(frame.sums, tensors)
     if channel in (Channel.MODEL, Channel.FEATURE_ENCODER):
         assert frame.victim is not None
         victim, cut = built("victims", frame.victim), channel is Channel.FEATURE_ENCODER
@@ -174,6 +180,20 @@ def encoder(named: Named | None, classes: int) -> Encoder:
     defense: EncodingDefense[Any] = built("defenses", named)
     infer = defense.infer if defense.infers else None
     return Encoder(named.name, defense.config, defense.encode, infer)
+
+
+def statistics(named: Named, tensors: Mapping[str, Tensor]) -> Statistics:
+    """What a release of sums holds, with the defense's own map from images to what was summed."""
+    defense: StatisticsDefense[Any] = built("defenses", named)
+    noise, of_counts = tensors["noise"].tolist()
+    return Statistics(
+        sums=tensors["sums"],
+        counts=tensors["counts"],
+        noise=noise,
+        count_noise=of_counts,
+        basis=below("basis.", tensors),
+        through=defense.embed,
+    )
 
 
 def built(kind: str, named: Named) -> Any:

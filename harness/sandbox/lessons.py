@@ -7,7 +7,7 @@ has learned: no label of theirs ever does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,31 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file
 from torch import Tensor
 
-from harness.api import Budget, Classifier, Learner, Lesson, Progress, Samples, Scale
+from harness.api import (
+    Budget,
+    Classifier,
+    Config,
+    Encoded,
+    Encoder,
+    Encodings,
+    Learner,
+    Lesson,
+    NotApplicable,
+    Progress,
+    Samples,
+    Scale,
+    Statistics,
+)
 from harness.api.precision import Precision
 from harness.rng import KeyedStream
 from harness.sandbox.feed import Fed
-from harness.sandbox.jobs import Named, built, encoder
+from harness.sandbox.jobs import Named, built, encoder, statistics
 from harness.sandbox.lines import Message
 from harness.store.artifacts import save_tensors
 
-FRAME, PUBLIC = "lesson.json", "public.safetensors"
+FRAME, PUBLIC, STATISTICS = "lesson.json", "public.safetensors", "statistics.safetensors"
 ASKED, LOGITS = "asked.safetensors", "logits.safetensors"
+UNREAD = "statistics were released, and no encodings: read `lesson.statistics`"
 BATCH = 512
 """Images that a classifier is asked about at a time."""
 
@@ -48,7 +63,8 @@ class LessonFrame(BaseModel):
     learner: Named
     law: Named | None
     victim: Named
-    release: ReleaseSize
+    release: ReleaseSize | None
+    """None where statistics left, which lie in the folder, and `law` is what released them."""
     mean: tuple[float, ...]
     std: tuple[float, ...]
     low: float | None
@@ -111,11 +127,11 @@ def _lesson(folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Messag
     device = torch.device(frame.device)
     public = load_file(folder / PUBLIC, frame.device)["images"]
     unnamed = torch.zeros(len(public), dtype=torch.int64, device=device)
-    size = frame.release
+    release, law, sums = _what_left(folder, frame, fetch)
     return Lesson(
-        release=Fed(size.rounds, size.rows, size.shape, frame.classes, device, fetch),
+        release=release,
         public=Samples(public, unnamed).standardised(frame.scale),
-        law=encoder(frame.law, frame.classes),
+        law=law,
         scale=frame.scale,
         shape=frame.shape,
         classes=frame.classes,
@@ -123,7 +139,49 @@ def _lesson(folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Messag
         rng=KeyedStream(bytes.fromhex(frame.key)),
         victim=built("victims", frame.victim),
         precision=frame.precision,
+        statistics=sums,
     )
+
+
+def _what_left(
+    folder: Path, frame: LessonFrame, fetch: Callable[[int, int], Message]
+) -> tuple[Encodings, Encoder, Statistics | None]:
+    """Encodings and their law; or statistics, beside what stands for the encodings they are not."""
+    device, size = torch.device(frame.device), frame.release
+    if size is not None:
+        fed = Fed(size.rounds, size.rows, size.shape, frame.classes, device, fetch)
+        return fed, encoder(frame.law, frame.classes), None
+    assert frame.law is not None
+    found = statistics(frame.law, load_file(folder / STATISTICS, frame.device))
+    return NoEncodings(), Encoder(frame.law.name, Config(), not_encoded), found
+
+
+def not_encoded(*_: object) -> Encoded:
+    """In the place of the law of encodings, likewise."""
+    raise NotApplicable(UNREAD)
+
+
+class NoEncodings:
+    """In the place of encodings where statistics left: whoever reads it is told so."""
+
+    @property
+    def rounds(self) -> int:
+        """Not applicable."""
+        raise NotApplicable(UNREAD)
+
+    @property
+    def rows(self) -> int:
+        """Not applicable."""
+        raise NotApplicable(UNREAD)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Not applicable."""
+        raise NotApplicable(UNREAD)
+
+    def pieces(self, round_: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Not applicable."""
+        raise NotApplicable(UNREAD)
 
 
 def checked_logits(logits: Tensor, images: int, classes: int) -> Tensor:

@@ -23,6 +23,7 @@ Place = tuple[tuple[BoardCell, ...], ...]
 TERMS = tuple(sorted(OF_ATTACKERS))
 """Options that differ between attacks of a track."""
 HOME = (
+    (Stage.STATISTICS, ReleaseKind.STATISTICS),
     (Stage.GRADIENT, ReleaseKind.GRADIENTS),
     (Stage.TRAINING, ReleaseKind.FEATURES),
     (Stage.ENCODING, ReleaseKind.ENCODINGS),

@@ -135,6 +135,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     ),
     "training defenses": _defense("trains"),
     "gradient defenses": _defense("protects"),
+    "statistics defenses": _defense("sums"),
     "attacks": (
         *DECLARED,
         *_built_on(

@@ -12,6 +12,7 @@ from harness.api import (
     CellFailed,
     Encoded,
     HarnessError,
+    Measured,
     PiecewiseDefense,
     Recipe,
     Release,
@@ -42,6 +43,7 @@ KINDS = {
     Stage.ENCODING: ReleaseKind.ENCODINGS,
     Stage.TRAINING: ReleaseKind.FEATURES,
     Stage.GRADIENT: ReleaseKind.GRADIENTS,
+    Stage.STATISTICS: ReleaseKind.STATISTICS,
 }
 ROUNDS = 2
 BATCH = 2
@@ -49,6 +51,8 @@ PIECE = 7
 """Rows asked for at a time, but for the first and the last."""
 ANOTHER = b"another owner's key"
 MASKS = "extra.masks"
+GUARANTEE = {"epsilon", "delta", "adjacency", "assumptions"}
+"""What a release of sums has to say of what it proves."""
 
 
 class Counting(KeyedStream):
@@ -101,7 +105,7 @@ def deterministic(subject: Subject) -> str:
 
 def leaves_the_world_alone(subject: Subject) -> str:
     """A release leaves global state as it was; training has torch's generator for itself."""
-    seeded = () if subject.spec.stage is Stage.ENCODING else (TORCH,)
+    seeded = () if subject.spec.stage in (Stage.ENCODING, Stage.STATISTICS) else (TORCH,)
     return unmoved(lambda: release_of(subject), *seeded)
 
 
@@ -209,6 +213,55 @@ def protects(subject: Subject) -> str:
     release = release_of(subject)
     count = sum(name.startswith("gradients.") for name in release.tensors)
     return f"gradients of {count} parameters"
+
+
+def sums(subject: Subject) -> str:
+    """Sums and counts by class, with a map that gives as many numbers of any image."""
+    private, public = images(subject)
+    with untouched(**{"private images": private.images, "public images": public.images}):
+        made = _measured(subject, private, public)(KeyedStream(KEY))
+        found = subject.build().embed(public.images, made.basis)
+    if found.dtype != torch.float32 or found.shape != (len(public), made.sums.shape[1]):
+        raise Violation(f"embed gives {list(found.shape)}; wanted [{len(public)}, q] float32")
+    if missing := sorted(GUARANTEE - made.guarantee.keys()):
+        raise Violation(
+            f"its guarantee does not say {', '.join(missing)}",
+            "say in `guarantee` what is proven, and of which neighbouring data",
+        )
+    release_of(subject)
+    return f"sums {list(made.sums.shape)} float32"
+
+
+def _measured(
+    subject: Subject, private: Samples, public: Samples
+) -> Callable[[KeyedStream], Measured]:
+    classes = int(private.labels.max()) + 1
+    return lambda stream: subject.build().measure(private, public, classes, stream)
+
+
+def sums_secretly(subject: Subject) -> str:
+    """Another key sums otherwise, if anything is drawn at all."""
+    measure = _measured(subject, *images(subject))
+    reads = _reads(lambda stream: {"sums": measure(stream).sums}, "sums")
+    if not reads:
+        return "draws nothing from its stream: every owner's sums are the same"
+    return f"another key sums otherwise; {reads} draws"
+
+
+def sums_and_forgets(subject: Subject) -> str:
+    """Releases of one instance leave nothing behind."""
+    private, public = images(subject)
+    defense, classes = subject.build(), int(private.labels.max()) + 1
+    return forgetful(lambda _: defense.measure(private, public, classes, KeyedStream(KEY)))
+
+
+def sums_on_any_device(subject: Subject) -> str:
+    """Its map works on the device of the images."""
+    private, public = images(subject)
+    made = _measured(subject, private, public)(KeyedStream(KEY))
+    basis = {name: tensor.to(META) for name, tensor in made.basis.items()}
+    away = on_meta(public)
+    return disciplined(subject, lambda: subject.build().embed(away.images, basis))
 
 
 def _encoding(subject: Subject) -> Callable[[KeyedStream], dict[str, Tensor]]:

@@ -17,19 +17,23 @@ from harness.api import (
     Classifier,
     Config,
     Encoded,
+    Encodings,
     HarnessError,
     Lesson,
     NotApplicable,
+    ReleaseKind,
     Samples,
     Scale,
     Splits,
+    Statistics,
+    StatisticsDefense,
 )
 from harness.api.plugins import silent
 from harness.api.release import Encoder
 from harness.asking.plan import resolved
 from harness.control import run_learner_controls
 from harness.rng import KeyedStream, seeded
-from harness.sandbox.lessons import checked_logits
+from harness.sandbox.lessons import NoEncodings, checked_logits, not_encoded
 from harness.sandbox.rebuilding import plain
 from harness.testing.attacks import in_words
 from harness.testing.datasets import CASES, Kit, KitConfig, known
@@ -105,23 +109,50 @@ def lesson(subject: Subject, on: Splits, rounds: int = 1, device: torch.device =
     """What a server gets of these under the defense of the learner's first control."""
     if subject.spec.members:
         raise Unanswered("it is made of other learners, which are checked one by one")
-    controls, classes = subject.spec.controls, len(on.classes)
+    controls = subject.spec.controls
     public = Samples(on.public.images, torch.zeros_like(on.public.labels))
-    encode, law = _law(controls[0].defense if controls else "none", on, public)
-    made = [encode(KeyedStream(KEY).stream(round=turn)) for turn in range(rounds)]
-    labels = [_padded(each.labels, classes) for each in made]
+    named = controls[0].defense if controls else "none"
+    summed = subject.spec.reads is ReleaseKind.STATISTICS
+    release, law, sums = (
+        _sums(named, on, public, device)
+        if summed
+        else (*_encodings(named, on, public, rounds, device), None)
+    )
     victim = resolved("victims", VICTIM, "quick", known())
     return Lesson(
-        release=Held(torch.stack([each.images for each in made]), torch.stack(labels), device),
+        release=release,
         public=Samples(public.images.to(device), public.labels.to(device)),
         law=law,
         scale=on.scale,
         shape=on.shape,
-        classes=classes,
+        classes=len(on.classes),
         device=device,
         rng=KeyedStream(KEY).stream(what="lesson"),
         victim=known().build("victims", victim.name, victim.config),
+        statistics=sums,
     )
+
+
+def _encodings(
+    text: str, on: Splits, public: Samples, rounds: int, device: torch.device
+) -> tuple[Encodings, Encoder]:
+    encode, law = _law(text, on, public)
+    made = [encode(KeyedStream(KEY).stream(round=turn)) for turn in range(rounds)]
+    labels = torch.stack([_padded(each.labels, len(on.classes)) for each in made])
+    return Held(torch.stack([each.images for each in made]), labels, device), law
+
+
+def _sums(
+    text: str, on: Splits, public: Samples, device: torch.device
+) -> tuple[Encodings, Encoder, Statistics]:
+    """What a defense that releases statistics makes of the images."""
+    named = resolved("defenses", text, "quick", known())
+    defense: StatisticsDefense[Any] = known().build("defenses", named.name, named.config)
+    made = defense.measure(on.private, public, len(on.classes), KeyedStream(KEY))
+    moved = {name: tensor.to(device) for name, tensor in made.basis.items()}
+    sums, counts = made.sums.to(device), made.counts.to(device)
+    found = Statistics(sums, counts, made.noise, made.count_noise, moved, defense.embed)
+    return NoEncodings(), Encoder(named.name, named.config, not_encoded), found
 
 
 def _padded(labels: Tensor, classes: int) -> Tensor:
@@ -201,7 +232,9 @@ def leaves_the_world_alone(subject: Subject) -> str:
 
 
 def reads_rounds(subject: Subject) -> str:
-    """It learns from one round and from three."""
+    """It learns from one round and from three; statistics leave once."""
+    if subject.spec.reads is ReleaseKind.STATISTICS:
+        return "reads statistics, which leave once"
     return ", ".join(f"{t} rounds: {_accuracy(subject, splits('grey'), t)}" for t in (1, 3))
 
 

@@ -16,6 +16,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.api import AssetUnavailable, NotApplicable, Samples
+from harness.api import AssetUnavailable, NotApplicable, Samples, Statistics
 from harness.testing.subject import Subject, Unanswered, Violation
 
 REPEATS = 8
@@ -199,4 +200,7 @@ def on_meta(value: Any) -> Any:
         return Samples(value.images.to(META), value.labels.to(META))
     if isinstance(value, Mapping):
         return {name: on_meta(part) for name, part in value.items()}
+    if isinstance(value, Statistics):
+        sums, counts, basis = map(on_meta, (value.sums, value.counts, value.basis))
+        return replace(value, sums=sums, counts=counts, basis=basis)
     return value

@@ -13,6 +13,7 @@ _RELEASED = frozenset(
         Channel.ENCODER,
         Channel.FEATURES,
         Channel.FEATURE_ENCODER,
+        Channel.STATISTICS,
     }
 )
 _MIXTURE = frozenset({Channel.WEIGHTS, Channel.SOURCES})

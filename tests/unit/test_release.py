@@ -22,10 +22,12 @@ from harness.running.samples import standardised
 from harness.running.train import train
 from harness.sandbox.rebuilding import cut_at, restore
 from harness.store.artifacts import below
+from harness_plugins.defenses.dpmeans import DpmeansConfig
+from harness_plugins.defenses.dpmeans.sums import Dpmeans
 
 DATA = splits()
 PRIVATE = standardised(DATA.private, DATA.scale)
-ENCODINGS, FEATURES, GRADIENTS = ReleaseKind
+ENCODINGS, FEATURES, GRADIENTS, STATISTICS = ReleaseKind
 
 
 class Pairs(EncodingDefense[Config]):
@@ -85,6 +87,8 @@ class Energy(TrainingDefense[Config]):
 
 PAIRS = Stack(encoding=("pairs", Pairs(Config())))
 PLAIN = Stack()
+SUMS = Stack(statistics=("dpmeans", Dpmeans(DpmeansConfig())))
+STACKS = {kind: SUMS if kind is STATISTICS else PAIRS for kind in ReleaseKind}
 
 
 def made(kind=ENCODINGS, stack=PAIRS, owner=OWNER, victim=None, rounds=1, **protocol):
@@ -281,13 +285,13 @@ def test_more_batches_than_images_is_a_usage_error():
 def test_no_kind_moves_torchs_global_generator(kind):
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
-    made(kind)
+    made(kind, STACKS[kind])
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 @pytest.mark.parametrize("kind", list(ReleaseKind))
 def test_what_leaves_holds_no_secret(kind):
-    out = made(kind)
+    out = made(kind, STACKS[kind])
     hidden = {"weights", "sources", "batch_labels"}
     assert not hidden & set(out.tensors)
     assert not [n for n in out.tensors if n.startswith(("extra.", "bn_statistics.", "owner_"))]

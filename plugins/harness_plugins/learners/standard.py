@@ -22,6 +22,7 @@ def harness_learners() -> list[LearnerSpec]:
                 "network",
                 "network[batchnorm=avoid]",
                 "encoded",
+                "noisymeans",
             ),
             weaknesses=("where the best of them learns no more than chance, another learner may",),
             example="harness evaluate --defense 'singmix[tau=1e-2]' --learner standard",
@@ -32,7 +33,7 @@ def harness_learners() -> list[LearnerSpec]:
             summary="closed forms that use public images and read a release once: for many images",
             reference="each member's own",
             factory="",
-            members=("classmeans", "ridge"),
+            members=("classmeans", "ridge", "noisymeans"),
             weaknesses=(
                 "they are linear: what networks see beyond a linear map stays unseen; so does what "
                 "`centroid-filter`, a closed form without public images, would find",
