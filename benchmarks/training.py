@@ -7,9 +7,10 @@ take turns, each from the same weights, on the same images and soft labels, in t
 Both must end at the same bits, which is checked. Everything is on the CPU and in float32: else the
 harness also changes the layout, and the two would no longer do the same work.
 
-A second table has the same trainings, and that of the U-Net of attacks, in bfloat16 beside float32.
-On a CPU that only emulates such numbers it is slower; `benchmarks/precision.py` says what it does
-to what is learned.
+A second table has the same trainings, and that of the U-Net of attacks, in bfloat16 and
+channels-last: beside float32 as the harness lays it out (victims in the usual layout, the U-Net
+channels-last), and beside float32 in the usual layout. On a CPU that only emulates such numbers it
+is slower; `benchmarks/precision.py` says what it does to what is learned.
 
 A third table says what defenses that act on the training cost. It has no target: their work is
 their own, and Opacus' for dpsgd.
@@ -65,6 +66,8 @@ CASES: dict[str, tuple[str, int, int]] = {
 
 Short, with many repeats: on a machine with other work, one of them is likely to go undisturbed.
 """
+
+USUAL = "float32 in the usual layout"
 
 UNET, PLANES, TOLD, BATCH = "unet", 9, 20, 64
 """The U-Net that attacks train, how many planes and numbers it is shown, images of a step."""
@@ -206,9 +209,13 @@ def against_plain(victim: str, quick: bool, repeats: int) -> dict[str, Any]:
     }
 
 
-def unet_steps(precision: Precision, network: nn.Module) -> nn.Module:
-    """Some steps of the network of `unet` at its default size, on random numbers."""
-    channels_last(network)
+def unet_steps(precision: Precision, network: nn.Module, *, usual: bool = False) -> nn.Module:
+    """Some steps of the network of `unet` at its default size, on random numbers.
+
+    Channels-last, as attacks have it, or in the `usual` layout.
+    """
+    if not usual:
+        channels_last(network)
     draw = torch.Generator().manual_seed(0)
     planes = torch.randn(BATCH, PLANES, 32, 32, generator=draw)
     told = torch.randn(BATCH, TOLD, generator=draw)
@@ -226,18 +233,24 @@ def unet_steps(precision: Precision, network: nn.Module) -> nn.Module:
 
 
 def against_float32(name: str, quick: bool, repeats: int) -> dict[str, Any]:
-    """How many times as fast a training is in bfloat16."""
+    """How many times as fast a training is in bfloat16, than float32 in either layout."""
     if name == UNET:
         base = plugin("attacks", UNET).config.base
         start: nn.Module = Denoiser(PLANES, TOLD, 3, base)
         works: dict[str, Work] = {p: partial(unet_steps, p) for p in PRECISIONS}
+        works[USUAL] = partial(unet_steps, "float32", usual=True)
     else:
         source, n, epochs = CASES[name]
         case = training(name, source, n // 2 if quick else n, epochs)
         start = case.start
         works = {p: partial(harnessed, case, None, precision=p) for p in PRECISIONS}
+        works[USUAL] = partial(plain, case)
     found = best(works, start, repeats)
-    return {"training": name, "times_as_fast": found["float32"] / found["bfloat16"]}
+    return {
+        "training": name,
+        "times_as_fast": found["float32"] / found["bfloat16"],
+        "times_as_fast_as_usual": found[USUAL] / found["bfloat16"],
+    }
 
 
 def against_unprotected(victim: str, quick: bool, repeats: int) -> list[dict[str, Any]]:
@@ -260,9 +273,11 @@ def report(
         print(f"{row['threads']:>7}  {row['victim']:<20}{row['images_per_second']:>10.0f}", end="")
         print(f"{row['pytorch_images_per_second']:>10.0f}{row['ratio']:>7.2f}", end="")
         print(f"{row['at_most']:>9.2f}{'yes' if row['same_bits'] else 'NO':>11}")
-    print(f"\n{'threads':>7}  {'training':<20}{'bfloat16, times as fast':>28}")
+    print(f"\n{'bfloat16, channels-last, is so many times as fast as':<70}")
+    print(f"{'threads':>7}  {'training':<20}{'float32 here':>14}{USUAL:>32}")
     for row in reduced:
-        print(f"{row['threads']:>7}  {row['training']:<20}{row['times_as_fast']:>28.2f}")
+        print(f"{row['threads']:>7}  {row['training']:<20}{row['times_as_fast']:>14.2f}", end="")
+        print(f"{row['times_as_fast_as_usual']:>32.2f}")
     print(f"\n{'threads':>7}  {'victim':<20}{'defense':<28}{'unprotected training is 1':>26}")
     for row in guards:
         print(f"{row['threads']:>7}  {row['victim']:<20}{row['defense']:<28}{row['ratio']:>26.2f}")

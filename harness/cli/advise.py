@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 SUPPOSED = "informed"
 """The attacker where nobody says who it is."""
 KNOW = "need no more than this attacker knows"
+LISTING = ("control_failed", "control_not_run")
+"""Notices that end with the attacks that they are of."""
 CAUTION = (
     "These are the strongest attacks that ran. None of this calls a defense safe: a better attack "
     "may come, and what was released stays released."
@@ -85,16 +89,25 @@ def command(
 
 
 def _lines(advice: Advice) -> Iterator[str]:
-    """Offers by what is released: numbers of different releases say nothing of each other."""
+    """Offers by what is released: numbers of different releases say nothing of each other.
+
+    What is against offers of several releases stands once, behind all of them.
+    """
     if advice.refusal:
         yield advice.refusal
     offers = (*advice.recommended, *advice.doubtful)
-    for released in dict.fromkeys(offer.released for offer in offers):
-        yield from _group(released, [offer for offer in offers if offer.released == released])
+    groups: dict[str, list[Offer]] = {}
+    for offer in offers:
+        groups.setdefault(offer.released, []).append(offer)
+    met = Counter(reason for group in groups.values() for reason in _reasons(group))
+    shared = {reason for reason, count in met.items() if count > 1}
+    for released, group in groups.items():
+        yield from _group(released, group, shared)
+    yield from _shared(offers, shared)
     yield CAUTION
 
 
-def _group(released: str, offers: Sequence[Offer]) -> Iterator[str]:
+def _group(released: str, offers: Sequence[Offer], shared: Collection[Reason]) -> Iterator[str]:
     """What is the same of all of them is said once: where they are from, and what is against."""
     places = dict.fromkeys(f"{offer.board}: {offer.title}" for offer in offers)
     met = dict.fromkeys(f"{offer.attacks} of {offer.of} attacks {KNOW}" for offer in offers)
@@ -106,20 +119,80 @@ def _group(released: str, offers: Sequence[Offer]) -> Iterator[str]:
             yield f"    {offer.attacks} of {offer.of} attacks {KNOW}"
     if len(met) == 1:
         yield f"  {next(iter(met))}"
-    warnings = [(offer.defense, notice) for offer in offers for notice in offer.warnings]
-    doubts = [(offer.defense, notice) for offer in offers for notice in offer.doubts]
-    for mark, said in (("WARNING ", warnings), ("", doubts)):
-        for (name, message), whose in _by_notice(said).items():
-            every = len(offers) > 1 and len(whose) == len(offers)
-            yield f"  {mark}{name} ({'all of these' if every else ', '.join(whose)}): {message}"
+    for reason, against in _reasons(offers).items():
+        if reason not in shared:
+            whose = dict.fromkeys(offer.defense for offer in against.offers)
+            every = len(offers) > 1 and len(against.offers) == len(offers)
+            yield f"  {reason.opening} ({'all of these' if every else ', '.join(whose)}): " + (
+                reason.message(against)
+            )
 
 
-def _by_notice(said: Iterable[tuple[str, Notice]]) -> dict[tuple[str, str], list[str]]:
-    """The defenses of which each is said."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for defense, notice in said:
-        found.setdefault((notice.name, notice.message), []).append(defense)
+def _shared(offers: Sequence[Offer], shared: Collection[Reason]) -> Iterator[str]:
+    """What is against offers of several releases, with whose they are."""
+    found = [(reason, against) for reason, against in _reasons(offers).items() if reason in shared]
+    if found:
+        yield ""
+        yield "of several of these releases:"
+    for reason, against in found:
+        boards: dict[str, dict[str, None]] = {}
+        for offer in against.offers:
+            boards.setdefault(offer.board, {})[offer.defense] = None
+        of_boards = "; ".join(f"{board}: {', '.join(whose)}" for board, whose in boards.items())
+        every = len(against.offers) == len(offers)
+        yield f"  {reason.opening} ({'all of these' if every else of_boards}): " + (
+            reason.message(against)
+        )
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What is said against offers: a notice's name and message, without the attacks it lists."""
+
+    mark: str
+    name: str
+    what: str
+
+    @property
+    def opening(self) -> str:
+        """Its name, marked where it is only a warning."""
+        return f"{self.mark}{self.name}"
+
+    def message(self, against: Against) -> str:
+        """Its message, with all attacks that any of the offers' notices lists."""
+        return (
+            f"{self.what}: {', '.join(sorted(against.attacks))}" if against.attacks else self.what
+        )
+
+
+@dataclass
+class Against:
+    """The offers of which a reason is said, and the attacks that their notices list."""
+
+    offers: list[Offer] = field(default_factory=list)
+    attacks: set[str] = field(default_factory=set)
+
+
+def _reasons(offers: Iterable[Offer]) -> dict[Reason, Against]:
+    """Warnings, then doubts; notices that differ only in the attacks that they list are one."""
+    offers = list(offers)
+    found: dict[Reason, Against] = {}
+    for mark, kind in (("WARNING ", "warnings"), ("", "doubts")):
+        for offer in offers:
+            for notice in getattr(offer, kind):
+                reason, attacks = _parted(mark, notice)
+                against = found.setdefault(reason, Against())
+                against.offers.append(offer)
+                against.attacks.update(attacks)
     return found
+
+
+def _parted(mark: str, notice: Notice) -> tuple[Reason, list[str]]:
+    """A notice without the attacks that it lists at its end, and these."""
+    if notice.name not in LISTING:
+        return Reason(mark, notice.name, notice.message), []
+    what, _, attacks = notice.message.rpartition(": ")
+    return Reason(mark, notice.name, what), attacks.split(", ")
 
 
 def _offer(offer: Offer, place: str) -> Iterator[str]:

@@ -74,8 +74,8 @@ def print_report(record: RunRecord, records: Records | None) -> None:
     if record.verdict:
         console.print(Text(record.verdict, style="bold"))
     _print_places(console, record, records)
-    if record.log:
-        console.print(Text(record.log, style="dim"), soft_wrap=True)
+    if record.written:
+        console.print(Text(record.written, style="dim"), soft_wrap=True)
 
 
 def _ceiling_lines(proofs: Mapping[str, Proof]) -> Iterator[str]:

@@ -181,9 +181,19 @@ class RunRecord(BaseModel):
     @property
     def ending(self) -> str:
         """Why there is no result, in one line; of a time limit, how much of it was work."""
-        first = self.log.partition("\n")[0]
-        worked = f"; {first}" if self.status == "timeout" and first else ""
-        return f"{self.status}: {self.error}{worked}"
+        worked, _ = self._worked_and_written
+        return f"{self.status}: {self.error}{f'; {worked}' if worked else ''}"
+
+    @property
+    def written(self) -> str:
+        """What an attack that failed wrote, without what the line on its end has of it."""
+        return self._worked_and_written[1]
+
+    @property
+    def _worked_and_written(self) -> tuple[str, str]:
+        """Of a time limit the line that says how much of it was work, and the rest of the log."""
+        first, _, rest = self.log.partition("\n")
+        return (first, rest) if self.status == "timeout" else ("", self.log)
 
     def to_frame(self) -> DataFrame:
         """Its scores as a table: a row for each metric, and for each of every member's."""

@@ -140,6 +140,7 @@ def computed(ran, attack):
     told = re.search(r"did not end within (\d) s; it had ([\d.e-]+) s of CPU time, of \1 s", line)
     assert told, line
     assert ran[f"{attack} on paper"].code == 1
+    assert ran[f"{attack} on paper"].out.count("of CPU time") == 1
     return float(told[2])
 
 

@@ -154,7 +154,8 @@ def test_findings_are_computed():
         "encodings, among 500 candidates (chance 0.2%; AUC 0.750, chance 0.5)."
     )
     assert trust == (
-        "2 of 24 rows are unverified; of 144 pairs of a defense and an attack "
+        "2 of 24 rows are unverified, 2 older: of earlier source, versions or options; "
+        "of 144 pairs of a defense and an attack "
         "6 cannot be, 2 failed, 2 ran out of time, 2 not run yet."
     )
 

@@ -246,3 +246,28 @@ def test_what_is_the_same_of_all_is_printed_once() -> None:
     assert [line for line in lines if line.startswith("released: ")] == [
         "released: encodings, 8 images, each once  (tiny: All of it)"
     ]
+
+
+def test_one_reason_stands_once_though_it_is_of_other_attacks() -> None:
+    rows = [
+        *(record("noise", a, gains=(2, 2, 2, 2), right=88) for a in ATTACKS),
+        record("mixup[k=2]", "linear", gains=(1, 1, 1, 1), right=60),
+        ended("not_applicable", "cannot be", "mixup[k=2]", "lmmse"),
+    ]
+    lines = printed(ask(made(*rows, controls=())))
+    (doubt,) = [line for line in lines if "nobody has seen them break anything" in line]
+    assert doubt.startswith("  control_not_run (all of these): ")
+    assert doubt.endswith(": linear, lmmse")
+
+
+def test_a_reason_of_several_releases_stands_once_behind_them() -> None:
+    plain = board(("noise",))
+    (once,) = plain.model_dump()["tracks"]
+    twice = {**once, "name": "twice", "options": {"rounds": 2}}
+    of = type(plain).model_validate({**plain.model_dump(), "tracks": [once, twice]})
+    rows = [record("noise", a, right=88, asked={"rounds": r}) for a in ATTACKS for r in (1, 2)]
+    lines = printed(ask(material(of, *rows)))
+    assert len([line for line in lines if line.startswith("released: ")]) == 2
+    (at,) = [i for i, line in enumerate(lines) if "nobody has seen them break anything" in line]
+    assert lines[at - 1] == "of several of these releases:"
+    assert lines[at].startswith("  control_not_run (all of these): ")

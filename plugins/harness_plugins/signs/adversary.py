@@ -50,6 +50,8 @@ class Adversary:
         fooled = softplus(-self.critic(guess, lesson.seen)).mean()
         return cross_entropy(odds, lesson) + _SHARE * fooled
 
+    # Not through `harness.api.training.descend`: that walks over batches, and this is one step amid
+    # a step of the generator, always in float32.
     def _criticise(self, guess: Tensor, lesson: Lesson) -> None:
         true = softplus(-self.critic(lesson.truth, lesson.seen)).mean()
         false = softplus(self.critic(guess, lesson.seen)).mean()

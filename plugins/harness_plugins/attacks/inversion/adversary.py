@@ -64,6 +64,8 @@ class AdversarialSchool(School):
         echo = self.standardise(self.encoder(guess))
         return fooled + self.xi * (l1_loss(guess, truth) + l1_loss(echo, self.known[index]))
 
+    # Not through `harness.api.training.descend`: that walks over batches, and this is one step amid
+    # a step of the generator, always in float32.
     def _judge(self, real: Tensor, false: Tensor) -> None:
         """One step of the discriminator on −log D(x) − log(1 − D(G(z)))."""
         self.critic_optimizer.zero_grad(set_to_none=True)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from harness.api import Metric
+from harness.api.training import descend
 
 if TYPE_CHECKING:
     from harness.api import Samples, Scene
@@ -119,13 +120,14 @@ def fit(network: nn.Module, samples: Samples, scene: Scene) -> None:
     """Adam under one cycle of its rate, on random batches; nothing happens without images."""
     adam = torch.optim.Adam(network.parameters(), lr=RATE)
     cycle = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=STEPS)
-    for _ in range(STEPS if len(samples) else 0):
-        batch = samples[torch.randint(len(samples), (BATCH,))]
-        logits = network(_material(batch, scene))
-        adam.zero_grad()
-        cross_entropy(logits, batch.labels.to(scene.device)).backward()
-        adam.step()
-        cycle.step()
+    steps = range(STEPS if len(samples) else 0)
+    batches = (samples[torch.randint(len(samples), (BATCH,))] for _ in steps)
+
+    def loss_of(batch: Samples) -> Tensor:
+        return cross_entropy(network(_material(batch, scene)), batch.labels.to(scene.device))
+
+    for _ in descend(network, adam, batches, loss_of, schedule=cycle):
+        pass
     network.requires_grad_(False)
 
 
