@@ -75,6 +75,8 @@ class Bound:
     quantities: Mapping[str, Quantity]
     assumptions: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    vacuous: tuple[str, ...] = ()
+    """Quantities that hold and say nothing here; `notes` say why."""
     tables: tuple[Table, ...] = ()
     errors: Mapping[str, Tensor] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from textwrap import TextWrapper
 
 from harness.boards.answering import AGAIN, MISSING, lacking
 from harness.drawing.curves import curves_of, row_curves
+from harness.results.bracket import bracketed
 from harness.results.headline import key_findings
 from harness.results.identified import FEWER
 from harness.results.numbers import (
@@ -97,6 +98,13 @@ READING = (
     "That an attack gains nothing does not make a defense safe: another attack may do better.",
 )
 """How to read a board, point by point."""
+BRACKETED = (
+    "**Reached … ceiling** is pooled SNR in dB: of the attacks that a ceiling bounds, the one that "
+    "comes nearest to it, and what no such attack exceeds on average; in brackets where it is "
+    "vacuous. It bounds neither the best of several attacks image by image nor the mean of "
+    "decibels that rows are ranked by. Where there is none, the page says why."
+)
+"""Likewise, where a row has a ceiling or a reason why it has none."""
 LEGEND = (
     (NONE, "the board does not have this cell"),
     (CLAIMS, "the attack brings no images back; what it found out stands on the page"),
@@ -117,7 +125,8 @@ def readme(view: BoardView) -> str:
         blocks += _track(track, view)
     blocks += _claims(view.claims, view.units)
     point = TextWrapper(100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-    blocks += ["## How to read this", "\n".join(map(point.fill, READING)), *_again(view)]
+    points = (*READING, *([BRACKETED] if any(map(_bounded, view.rows)) else []))
+    blocks += ["## How to read this", "\n".join(map(point.fill, points)), *_again(view)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -185,15 +194,22 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in safe)
 
 
+def _bounded(row: RowView) -> bool:
+    """Whether a ceiling was asked for."""
+    return bool(row.bracket or row.unbounded)
+
+
 def _rows(track: TrackView, metrics: Sequence[str]) -> str:
     heads = [f"{metric_name(metric)} gain" for metric in metrics]
     told = any(row.identified for row in track.rows)
     head = ["rank", "defense", "seeds", "accuracy", "of unprotected", *heads]
-    head += ["strongest attack", *(["named"] if told else []), "verified"]
-    return _table(head, [_row(row, metrics, told) for row in track.rows])
+    bounded = any(map(_bounded, track.rows))
+    more = [*(["named"] if told else []), *(["reached … ceiling"] if bounded else [])]
+    head += ["strongest attack", *more, "verified"]
+    return _table(head, [_row(row, metrics, told, bounded) for row in track.rows])
 
 
-def _row(row: RowView, metrics: Sequence[str], told: bool) -> list[str]:
+def _row(row: RowView, metrics: Sequence[str], told: bool, bounded: bool) -> list[str]:
     first = row.leak(metrics[0])
     unranked = NONE if row.protected else REFERENCE
     return [
@@ -205,6 +221,7 @@ def _row(row: RowView, metrics: Sequence[str], told: bool) -> list[str]:
         *(f"{gained(leak)}{_face(leak)}" if leak else NONE for leak in map(row.leak, metrics)),
         code(first.strongest) if first else NONE,
         *([_named_images(row)] if told else []),
+        *([bracketed(row.bracket) if row.bracket else NONE] if bounded else []),
         _standing(row),
     ]
 

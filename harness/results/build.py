@@ -11,6 +11,7 @@ from harness.asking.registry import registry
 from harness.asking.request import Request, parse_stack
 from harness.boards.answering import MISSING
 from harness.boards.protocol import Board, Claim, Track
+from harness.results.bracket import bracket, unbounded
 from harness.results.identified import identified
 from harness.results.learned import curve_of, over_seeds, retained, size_of
 from harness.results.material import Group, Line, Material, lines
@@ -138,6 +139,8 @@ def _row_view(
         seeds=learned.seeds,
         learners=learned.learners,
         curve=tuple(curve),
+        bracket=bracket(line.groups),
+        unbounded=unbounded(line.groups),
         leaks=leaked,
         cells=tuple(cells),
         flags=tuple(flags),

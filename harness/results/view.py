@@ -186,6 +186,21 @@ class Identified(_Seen):
         return self.top1.low > self.top1_chance or self.auc.low > self.auc_chance
 
 
+class Bracket(_Seen):
+    """Pooled SNR in dB: the attack that comes nearest to its ceiling, and that ceiling.
+
+    `labels`: it reads labels, and the ceiling is that of whoever does. A `vacuous` one holds and
+    says nothing.
+    """
+
+    attack: str
+    reached: Number
+    ceiling: Number
+    labels: bool
+    vacuous: bool
+    seeds: tuple[int, ...] = ()
+
+
 class RowView(_Leaking):
     """One defense in one track: what is learned, and what the strongest attack gets of each image.
 
@@ -196,8 +211,10 @@ class RowView(_Leaking):
     `seeds` are those that the accuracies are of. `flags` say why the row is not `verified`.
     `learners` are all that were tried, `curve` what is learned from other numbers of images, the
     row's own number among them. `identified` is how well images are told among candidates, where
-    an attack asked. `older` names plugins whose source, versions or options are others by now; of
-    these, `again` counts the cells of other versions or options, which are to run again.
+    an attack asked. `bracket` is what was reached beside its ceiling, where there is one, and
+    `unbounded` why there is none, where that was asked. `older` names plugins whose source,
+    versions or options are others by now; of these, `again` counts the cells of other versions or
+    options, which are to run again.
     """
 
     track: str
@@ -218,6 +235,8 @@ class RowView(_Leaking):
     learners: tuple[LearnerView, ...] = ()
     curve: tuple[Learned, ...] = ()
     identified: Identified | None = None
+    bracket: Bracket | None = None
+    unbounded: str = ""
     older: tuple[str, ...] = ()
 
     @property

@@ -69,6 +69,7 @@ class Proof(BaseModel):
     quantities: dict[str, Proven] = {}
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    vacuous: tuple[str, ...] = ()
     tables: tuple[ShownTable, ...] = ()
     reached: dict[str, Reached] = {}
     """By attack; of those that name their targets."""
@@ -85,6 +86,7 @@ class Proof(BaseModel):
             },
             assumptions=found.assumptions,
             notes=found.notes,
+            vacuous=found.vacuous,
             tables=tuple(
                 ShownTable(title=t.title, columns=t.columns, rows=t.rows) for t in found.tables
             ),

@@ -246,7 +246,8 @@ def run_again(record: RunRecord, cache: Path, observer: Observer) -> list[Note]:
 
 def same_bits(record: RunRecord, other: RunRecord) -> bool:
     """Whether two runs of a cell came to the same numbers, to the last digit."""
-    names = ("status", "privacy", "by_image", "findings", "identification", "utility", "members")
+    names = ["status", "privacy", "by_image", "findings", "identification", "utility", "members"]
+    names += ["ceilings"] if record.ceilings else []  # versions before the seventh had none
     return all(getattr(record, name) == getattr(other, name) for name in names)
 
 

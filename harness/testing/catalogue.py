@@ -132,6 +132,12 @@ CHECKS: dict[str, tuple[Check, ...]] = {
             runs=2,
             after="release",
         ),
+        Check(
+            "law",
+            "defenses:states_its_law",
+            "state the noise that there is, or None: a wrong law is a wrong ceiling",
+            after="release",
+        ),
     ),
     "training defenses": _defense("trains"),
     "gradient defenses": _defense("protects"),
@@ -240,6 +246,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
             ),
         ),
     ),
+    "ceilings": DECLARED,
     "datasets": (
         *DECLARED,
         Check("images", "datasets:images", "return uint8 images, or float32 ones in the range"),

@@ -12,6 +12,7 @@ from harness.api import (
     CellFailed,
     Encoded,
     HarnessError,
+    Law,
     Measured,
     PiecewiseDefense,
     Recipe,
@@ -53,6 +54,8 @@ ANOTHER = b"another owner's key"
 MASKS = "extra.masks"
 GUARANTEE = {"epsilon", "delta", "adjacency", "assumptions"}
 """What a release of sums has to say of what it proves."""
+EXACT, SURE = 1e-3, 6.0
+"""What rounding leaves of a mixture, and standard errors within which noise is as stated."""
 
 
 class Counting(KeyedStream):
@@ -180,6 +183,66 @@ def encodes_in_pieces(subject: Subject) -> str:
     if wrong:
         raise Violation(f"pieces of a round and the whole differ in {', '.join(wrong)}")
     return f"{len(pieces)} pieces hold the rows of the whole"
+
+
+def states_its_law(subject: Subject) -> str:
+    """The stated noise is the one that is there: ceilings are proven from what is stated."""
+    private, public = images(subject)
+    defense = subject.build()
+    made = defense.encode(private, public, KeyedStream(KEY))
+    law = defense.law(made.images[0].numel(), made.resolved)
+    if law is None:
+        return "states none: nothing is proven of what leaks"
+    if law.altered or law.signs:
+        return f"of {law.altered or 'rows under random signs'}: cannot be held against its rows"
+    left = _unmixed(made, torch.cat([private.images, public.images]))
+    if law.noise == "none":
+        if float(left.abs().max()) > EXACT:
+            raise Violation("its rows are not the mixture that it states, and it states no noise")
+        return "rows are their mixtures"
+    noise = left / law.deviations(made.secrets.weights).view(-1, 1)
+    power, next_to = noise.square().mean(), (noise[:, 1:] * noise[:, :-1]).mean()
+    error = SURE / noise.numel() ** 0.5  # Laplace values have squares of deviation √5
+    if not abs(float(power) - 1) <= error * 5**0.5:
+        raise Violation(f"the noise has {float(power):.3g} times the energy that it states")
+    if not abs(float(next_to)) <= error:
+        raise Violation(
+            f"neighbouring values of the noise are correlated ({float(next_to):.2f}): what is "
+            "stated is of independent ones",
+            "return None from `law`: no ceiling is stated for coloured noise",
+        )
+    _exposed(law, made, len(private))
+    return f"{law.noise} noise of the stated deviation, {float(power):.3f} of its energy"
+
+
+def _unmixed(made: Encoded, images: Tensor) -> Tensor:
+    """[n, d] float64 rows of a round less the mixtures that its secrets tell."""
+    shares = made.secrets.weights.double().unsqueeze(2)
+    mixed = (shares * images.flatten(1).double()[made.secrets.sources]).sum(1)
+    return made.images.flatten(1).double() - mixed
+
+
+def _exposed(law: Law, made: Encoded, images: int) -> None:
+    """No image of this round is told more of than the law allows any."""
+    if law.exposure is None:
+        return
+    deviations = law.deviations(made.secrets.weights)
+    told = [
+        float(
+            (made.secrets.weights.double() * (made.secrets.sources == image))
+            .sum(1)
+            .div(deviations)
+            .square()
+            .sum()
+        )
+        for image in range(images)
+    ]
+    if max(told) > law.exposure * (1 + EXACT):
+        raise Violation(
+            f"a round tells {max(told):.4g} of one image, and the stated exposure is "
+            f"{law.exposure:.4g}",
+            "state the largest Σ (weight / deviation)² over all weights and orders there may be",
+        )
 
 
 def _parts(made: Encoded) -> dict[str, Tensor]:

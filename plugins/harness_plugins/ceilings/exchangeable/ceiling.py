@@ -36,6 +36,8 @@ WITHIN = (6.0, 10.0)
 """Decibels within which an image counts as had."""
 VACUOUS = 0.5
 """Where the likeliest candidate has more than this on average, there are too few candidates."""
+BLIND = "blind_snr_db"
+"""What the candidates' mean has, which is no ceiling."""
 LABELS = "_labels"
 """Ends the names of quantities that hold against whoever reads labels."""
 POPULATION = (
@@ -154,7 +156,7 @@ def _bound(view: OwnersView, people: Population, found: dict[str, Best], fewest:
         pooled = over.pooled_db(energies, best.errors[0].numpy())
         quantities[f"pooled_snr_db{suffix}"] = Quantity(*pooled, many)
         nothing = over.pooled_db(energies, blind[suffix].numpy())
-        quantities[f"blind_snr_db{suffix}"] = Quantity(*nothing, "the candidates' mean")
+        quantities[f"{BLIND}{suffix}"] = Quantity(*nothing, "the candidates' mean")
         named = over.mean(best.largest[0].numpy())
         quantities[f"identification{suffix}"] = Quantity(*named, many)
         for place, decibels in enumerate(WITHIN):
@@ -164,6 +166,12 @@ def _bound(view: OwnersView, people: Population, found: dict[str, Best], fewest:
         quantities,
         assumptions=(POPULATION, SCOPE),
         notes=tuple(_notes(view, found, fewest)),
+        vacuous=tuple(
+            name
+            for name in quantities
+            if _is_vacuous(found[LABELS if name.endswith(LABELS) else ""])
+            and not name.startswith(BLIND)
+        ),
         tables=_trend(people, found[""], energies, over),
         errors={
             f"pooled_snr_db{suffix}": _of_all(view, people, best) for suffix, best in found.items()
@@ -190,11 +198,15 @@ def _of_all(view: OwnersView, people: Population, best: Best) -> Tensor:
     return errors
 
 
+def _is_vacuous(best: Best) -> bool:
+    """Whether the posterior is so sure that more candidates would bring the ceiling down."""
+    return float(best.largest.mean()) > VACUOUS
+
+
 def _notes(view: OwnersView, found: dict[str, Best], fewest: int) -> Iterator[str]:
     for suffix, best in found.items():
-        share = float(best.largest.mean())
-        if share > VACUOUS:
-            who = " with labels" if suffix else ""
+        if _is_vacuous(best):
+            who, share = " with labels" if suffix else "", float(best.largest.mean())
             yield (
                 f"vacuous here{who}: the likeliest candidate has {share:.0%} on average, so that "
                 "the ceiling says how few candidates there are, not how little leaks"
