@@ -14,7 +14,7 @@ from harness.api.data import Collection, Samples, SamplesOnDemand, Scale
 from harness.api.knowledge import Channel
 from harness.api.law import Law
 from harness.api.randomness import Stream
-from harness.api.release import Encoded, Measured, Round
+from harness.api.release import Encoded, Guarantee, Measured, Round
 from harness.api.view import Budget, View
 
 if TYPE_CHECKING:
@@ -131,6 +131,12 @@ class EncodingDefense(Plugin[C]):
         leaves one open, and `Law.calibrated` names those of them that private images decided.
         """
         return None
+
+    def guarantee(
+        self, images: int, rounds: int, resolved: Mapping[str, float | int | str]
+    ) -> Guarantee:
+        """What is proven of so many rounds of so many private images; empty where nothing is."""
+        return {}
 
     def analyse(self, private: Samples, rng: Stream) -> tuple[Table, ...]:
         """What this defense's own theory says of these images; printed by `describe`."""

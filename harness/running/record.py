@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from harness.api.release import GUARANTEE
 from harness.running.ceiling import CeilingStage
 from harness.running.judge import JudgeStage
 from harness.running.leakage import Leakage
@@ -17,7 +18,7 @@ from harness.running.learning import Learning
 from harness.running.load import SPLITS, LoadStage
 from harness.running.release import ReleaseStage, victim_under
 from harness.running.rounds import Rounds
-from harness.running.stage import code_identity
+from harness.running.stage import code_identity, plugin_boundary
 from harness.running.train import TrainStage
 from harness.scoring.ceilings import Proof
 from harness.scoring.flags import Flag, cell_flags
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from harness.asking.plan import Cell
     from harness.asking.registry import Registry
     from harness.running.run import Run
+
+
+Resolutions = Mapping[str, Mapping[str, float | int | str]]
+"""Parameters as they turned out, by the defense's name."""
 
 
 def record_key(cell: Cell) -> str:
@@ -54,7 +59,9 @@ def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> Ru
     """The record of a cell that came to its end."""
     cell = run.cell
     splits = run.splits
-    resolved = run(Rounds.of(cell)).resolved if cell.streamed else run.release.resolved
+    resolved = _with_guarantee(
+        run, run(Rounds.of(cell)).resolved if cell.streamed else run.release.resolved
+    )
     sizes = {name: len(getattr(splits, name)) for name in SPLITS}
     adapted = plain_config(victim_under(run, cell.defenses))
     asked = plain_config(cell.victim)
@@ -89,6 +96,21 @@ def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> Ru
         timing=dict(run.timing),
         peak_memory={"owner": peak_megabytes(), **run.peak_memory},
     ).sealed()
+
+
+def _with_guarantee(run: Run, resolved: Resolutions) -> Resolutions:
+    """Resolved parameters, beside what an encoding defense proves of all rounds that left."""
+    encoding, request = run.cell.encoding, run.cell.request
+    if encoding is None:
+        return resolved
+    own = resolved.get(encoding.name, {})
+    defense = run.build("defenses", encoding.spec, encoding.config)
+    with plugin_boundary(encoding.name):
+        proven = defense.guarantee(len(run.splits.private), request.rounds, own)
+    if not proven:
+        return resolved
+    told = {f"{GUARANTEE}{name}": value for name, value in proven.items()}
+    return {**resolved, encoding.name: {**own, **told}}
 
 
 def ended(cell: Cell, known: Registry, status: Status, error: str) -> RunRecord:

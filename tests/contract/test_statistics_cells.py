@@ -55,3 +55,16 @@ def test_a_learner_of_sums_has_no_use_for_encodings(cache):
     found = evaluate(defense="none", cache=cache, **asked)
     assert found.status == "not_applicable"
     assert found.error == "'noisymeans' learns from statistics; what there is here are encodings"
+
+
+def test_what_noisy_mixtures_prove_is_of_all_rounds_that_left(cache):
+    pytest.importorskip("opacus")
+    asked = {**SMALL, "learner": "classmeans", "only": "utility"}
+    one, three = (
+        evaluate(defense="dpmix[noise=1,m=9]", rounds=rounds, cache=cache, **asked)
+        for rounds in (1, 3)
+    )
+    spent = [record.defense[0].resolved["guarantee.epsilon"] for record in (one, three)]
+    assert 0 < spent[0] < spent[1]
+    assert one.defense[0].resolved["guarantee.adjacency"] == "add or remove one image"
+    assert one.utility.accuracy > one.utility.chance
