@@ -81,10 +81,12 @@ def test_a_record_holds_all_that_a_ceiling_says():
         {"mu": Quantity(1.5), POOLED: Quantity(2.0, (1.0, 3.0), "N = 101")},
         ("a prior",),
         ("a note",),
-        (Table("trend", ("n", "dB"), ((100.0, 2.0),)),),
+        vacuous=(POOLED,),
+        tables=(Table("trend", ("n", "dB"), ((100.0, 2.0),)),),
     )
     proof = Proof.of(bound)
     assert Proof.model_validate_json(proof.model_dump_json()) == proof
     assert proof.quantities[POOLED].interval == (1.0, 3.0)
     assert proof.tables[0].rows == ((100.0, 2.0),)
+    assert proof.vacuous == (POOLED,)
     assert Proof.of("no noise").reason == "no noise"
