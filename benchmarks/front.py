@@ -273,7 +273,10 @@ def table(view: BoardView, *, brief: bool) -> str:
         ]
         for line in lines
     ]
-    bare = {e.private_size: e.reference for row in view.rows for e in row.curve if e.reference}
+    # Where fewer learners were tried, the reference is theirs too: the best one stands.
+    points = [e for row in view.rows for e in row.curve if e.reference]
+    points.sort(key=lambda e: e.reference.value)
+    bare = {e.private_size: e.reference for e in points}
     plain = ["unprotected", NONE, NONE, *([NONE] if told else []), NONE]
     rows.append([*plain, *(_share(bare.get(n), brief) for n in sizes)])
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

@@ -89,9 +89,10 @@ def row_curves(rows: Iterable[RowView]) -> Curves | None:
     if not any(len(curve.spots) > 1 for curve in curves.values()):
         return None
     bare: dict[int, Learned] = {}
-    for each in sorted(points, key=lambda each: -len(each.seeds)):
-        if each.reference:  # one stands for all of this number: that of most seeds
-            bare.setdefault(each.private_size, each)
+    # One stands for all of this number: that of most seeds, and of the best learners among those.
+    for each in sorted(points, key=lambda each: (len(each.seeds), _unprotected_value(each))):
+        if each.reference:
+            bare[each.private_size] = each
     known = [each.chance for each in points if each.chance is not None]
     return Curves(
         curves=tuple(curves.values()),
@@ -159,6 +160,10 @@ def _over_seeds(n: int, records: Sequence[RunRecord]) -> Spot:
     mean = over_seeds(number(u.accuracy, u.interval) for u in own.values())
     assert mean is not None
     return Spot(n, mean, nothing=mean.low <= max(u.chance for u in own.values()))
+
+
+def _unprotected_value(learned: Learned) -> float:
+    return learned.reference.value if learned.reference else 0.0
 
 
 def _unprotected(records: Sequence[RunRecord]) -> tuple[Spot, ...]:
