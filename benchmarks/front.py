@@ -162,7 +162,8 @@ def _of_learners(found: Sequence[Line]) -> str:
 
 
 def _numbers(sizes: Iterable[int]) -> str:
-    return " and ".join(f"{n:,}" for n in sizes)
+    *rest, last = (f"{n:,}" for n in sizes)
+    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def _names(learners: Iterable[str]) -> str:
