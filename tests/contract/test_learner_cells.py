@@ -93,6 +93,7 @@ def test_a_learner_finds_the_release_and_public_images_and_nothing_else(ran):
         (
             *("release", "public", "law", "scale", "shape", "classes"),
             *("device", "rng", "victim", "precision"),
+            "statistics",  # None here: encodings left
         )
     )
     assert seen["public"] == [0], "public images come without names"
