@@ -54,7 +54,7 @@ SEED, SECRET = 3, b"an owner's own key, of 31 bytes"
 FRAME = {
     *("attack", "granted", "threat_model", "mean", "std", "low", "high", "shape"),
     *("input_shape", "classes", "n_private", "encoder", "victim", "protocol", "key"),
-    *("device", "seconds", "megabytes", "threads", "precision"),
+    *("device", "seconds", "megabytes", "threads", "precision", "sums"),
 }
 """What a view may say besides tensors: whatever is new here has to be thought about."""
 CELLS = {

@@ -66,7 +66,9 @@ def first(cache: Path, report: str) -> dict[str, Any]:
 
 
 def test_a_report_has_scores_a_verdict_and_places_that_exist(report: str) -> None:
-    assert report.startswith("singmix[alpha=0.65, first=any, noise=sphere, radius=")
+    assert report.startswith(
+        "singmix[alpha=0.65, calibrate=private, first=any, fixed_points=yes, noise=sphere, "
+    )
     assert re.search(r"^metric +unet +best null +gain over it +worst image +identity", report, re.M)
     assert re.search(r"^snr_db ↑ +-?[\d.]+ ± [\d.]+ ", report, re.M)
     assert re.search(
