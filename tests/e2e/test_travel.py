@@ -13,7 +13,7 @@ def test_the_default_cell_passes_few_files_and_is_not_deep():
         [sys.executable, str(BENCHMARK)], capture_output=True, text=True, check=True
     ).stdout
     files, deepest = (int(re.search(rf"{what} (\d+)", said)[1]) for what in ("files", "frame"))
-    assert files <= 45
+    assert files <= 46
     assert deepest <= 22
     stated = (BENCHMARK.parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
     stated = " ".join(stated.split())
