@@ -407,11 +407,18 @@ def _of_choice(
         yield f"'{chosen}' is not the learner that was best on the images to choose by"
 
 
+MOST_IMAGES = 1 << 53
+"""What floats count exactly; no dataset comes near."""
+
+
 def _of_accuracy(
     accuracy: Accuracy, n: int, repeats: set[int], spread_alone: bool
 ) -> Iterator[str]:
     shares = accuracy.trainings
-    if len(shares) not in repeats or n < 1:
+    if not 0 < n < MOST_IMAGES:
+        yield f"{n} is no number of test images"
+        return
+    if len(shares) not in repeats:
         yield f"{max(repeats)} trainings were asked for, and it has {len(shares)}"
         return
     if not all(0 <= share <= 1 and _same(share * n, round(share * n)) for share in shares):

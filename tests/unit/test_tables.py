@@ -150,7 +150,7 @@ def test_a_cell_without_a_record_is_a_row_that_says_so(tiny: Path) -> None:
     ]
     assert table["seed"].to_list() == [0] * 4
     assert table["flags"].fillna("").to_list() == ["", "", "still_rising below_null", ""]
-    assert table["rank"].isna().to_list() == [True, True, False, True]
+    assert table["rank"].isna().all(), "the only attack that ran does worse than guessing"
     assert not table["verified"].any()
 
 
