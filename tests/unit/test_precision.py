@@ -1,10 +1,12 @@
 """What networks are trained in: bfloat16 in their forward passes, and nothing else."""
 
 import json
+import re
 import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -151,18 +153,20 @@ def test_a_cell_that_trains_nothing_reduces_nothing():
     assert attacked.least_precision == "float32"
 
 
-def test_a_plugin_says_that_it_learns_as_well_where_the_comparison_found_so():
-    """`python benchmarks/precision.py --out benchmarks/precision.json` compares."""
+@pytest.fixture(scope="module")
+def compared():
+    """What `python benchmarks/precision.py --out benchmarks/precision.json` found."""
     sys.path.insert(0, str(BENCHMARKS))
     try:
         from precision import Compared
     finally:
         sys.path.remove(str(BENCHMARKS))
     kept = json.loads((BENCHMARKS / "precision.json").read_text(encoding="utf-8"))
-    compared = [
-        Compared(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
-        for row in kept
-    ]
+    rows = [{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in kept]
+    return [Compared(**row) for row in rows]
+
+
+def test_a_plugin_says_that_it_learns_as_well_where_the_comparison_found_so(compared):
     assert all(len(case.float32) >= 5 for case in compared)
     found = defaultdict(list)
     for case in compared:
@@ -177,3 +181,15 @@ def test_a_plugin_says_that_it_learns_as_well_where_the_comparison_found_so():
         and entry.spec.factory.startswith("harness_plugins.")
     }
     assert said == as_well
+
+
+def test_the_page_on_speed_has_what_was_compared(compared):
+    page = (BENCHMARKS.parent / "docs" / "results" / "speed.md").read_text(encoding="utf-8")
+    for case in compared:
+        plain, reduced = fmean(case.float32), fmean(case.bfloat16)
+        taken = "yes" if case.as_well else "no"
+        found = re.search(
+            rf"\| {plain:.2f} \| {reduced:.2f} {case.unit} \| [^|]+ \| (\w+) \|", page
+        )
+        assert found
+        assert found[1] == taken
