@@ -60,7 +60,7 @@ _EXPONENT = np.int32(23)
 
 
 def standard_normal(key: bytes, count: int) -> Floats:
-    """`count` float32 that the 32 bytes of `key` expand to; none is beyond ±6.7.
+    """`count` float32 that the 32 bytes of `key` expand to; none is beyond ±6.8.
 
     Two keys give independent numbers for whoever holds neither: the bits are a cipher's.
     """

@@ -71,8 +71,9 @@ def bracketed(found: Bracket) -> str:
 
 
 def in_decibels(found: Bracket) -> str:
-    """`lmmse reached 4.40 dB [4.1, 4.7], and no attack that reads labels exceeds 5.37 dB […]`."""
-    who = "no attack that reads labels" if found.labels else "no attack that reads no labels"
+    """`lmmse reached 4.40 dB [4.1, 4.7], and no single attack that … exceeds 5.37 dB […]`."""
+    reads = "labels" if found.labels else "no labels"
+    who = f"no single attack that names its targets and reads {reads}"
     vacuous = "; the ceiling is vacuous: its candidates are too few" if found.vacuous else ""
     reached = f"{found.attack} reached {_spread(found.reached)}"
     return f"{reached}, and {who} exceeds {_spread(found.ceiling)}{vacuous}"

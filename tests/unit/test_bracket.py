@@ -58,7 +58,7 @@ def test_a_row_shows_the_attack_that_comes_nearest_to_its_own_ceiling() -> None:
     assert "3.60 … 4.00" in readme(told)
     assert "**Reached … ceiling**" in readme(told)
     page = render(told)
-    assert "lmmse reached 3.60 dB [3.40, 3.80], and no attack that reads no labels" in page
+    assert "lmmse reached 3.60 dB [3.40, 3.80], and no single attack that names its" in page
 
 
 def test_a_vacuous_ceiling_says_nothing_and_stands_behind_others() -> None:

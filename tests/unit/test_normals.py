@@ -67,5 +67,11 @@ def test_another_key_gives_other_numbers() -> None:
     assert abs(np.corrcoef(one, other)[0, 1]) < 0.015
 
 
+def test_the_longest_is_that_of_half_a_word() -> None:
+    """√(-2 ln 2^-33), along either axis."""
+    values = standard_normal(hashlib.sha256(b"long").digest(), 4_000_000)
+    assert 5 < abs(values).max() <= box_muller(np.zeros(1, np.uint32), np.zeros(1, np.uint32)).max()
+
+
 def test_none_are_asked_for() -> None:
     assert standard_normal(KEY, 0).shape == (0,)
