@@ -145,7 +145,8 @@ def _above(attack: str, name: str, by: float, least: float) -> Flag:
 class _Over:
     """One attack over resampled targets: decibels, and the gap to its bound as a share of that.
 
-    `gaps` [resamples] are empty where nothing bounds it.
+    `gaps` [resamples] are empty where nothing bounds it. A bound that leaves no error counts as
+    one of the most decibels that are told.
     """
 
     value: float
@@ -173,7 +174,8 @@ class _Over:
         if bound is None:
             return cls(value, ends, 0.0, np.empty(0))
         gap = had - bound.double().numpy()[kept]
-        total = max(float((had - gap).sum()), float(np.finfo(np.float64).tiny))
+        least = max(float(power.sum()), float(had.sum())) * 10 ** (-MOST_DB / 10)
+        total = max(float((had - gap).sum()), least) or 1.0
         return cls(value, ends, float(gap.sum()) / total, sums(gap) / total)
 
     def limit(self, attacks: int) -> float:

@@ -50,6 +50,17 @@ def test_each_is_held_against_the_bound_that_it_is_under():
     assert held_against([Shown("is told", had * 0.1, "")], bounds)[1] == []
 
 
+@pytest.mark.parametrize("power", [4.0, 0.0])
+def test_a_bound_without_any_error_gives_numbers_that_a_record_can_hold(power):
+    """Where the posterior has one image alone, what is left of its error is nothing at all."""
+    nothing, energies = torch.zeros(TARGETS).double(), torch.full((TARGETS,), power).double()
+    shown = [Shown("some", errors(1), POOLED), Shown("all", nothing, POOLED)]
+    reached, flags = held_against(shown, {POOLED: nothing}, energies)
+    assert flags == []
+    assert 1 <= reached["some"].over < 2e12
+    assert reached["all"].over == 0
+
+
 def test_without_a_ceiling_with_labels_nothing_bounds_whoever_reads_them():
     reached, flags = held_against([Shown("reads", errors(0, 0.1), LABELS)], {POOLED: errors(0)})
     assert (reached["reads"].bound, flags) == ("", [])

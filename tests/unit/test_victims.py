@@ -16,6 +16,7 @@ from harness_plugins.victims.normalisation import normalisation
 NARROW = {
     "cnn": {"width": 4},
     "mlp": {"width": 8},
+    "logistic": {},
     "lenet5": {},
     "resnet18": {"width": 4},
     "lenet_sigmoid": {},

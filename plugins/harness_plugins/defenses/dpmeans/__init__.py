@@ -20,11 +20,11 @@ class DpmeansConfig(Config):
         default=256, ge=1, le=4096, description="principal components of public images, at most"
     )
     whiten: float = Field(
-        default=0.5,
+        default=0.25,
         ge=0,
         le=1,
-        description="power of a component's public variance that divides it: 1 whitens; half of it "
-        "leaves less to the noise in the many small components",
+        description="power of a component's public variance that divides it: 1 whitens; a quarter, "
+        "which learned best from public images, leaves less to the noise in the many small ones",
     )
     clip: float = Field(
         default=0.5,

@@ -21,9 +21,9 @@ class DpmixConfig(Config):
         default=None,
         ge=1,
         le=100_000,
-        description="images expected in a row; unset: mu sqrt(n / rounds), at which the noise is "
-        "about as large as what one image adds: of fewer, privacy gets dear exponentially, and "
-        "more blur each other under the same noise",
+        description="images expected in a row; unset: mu sqrt(n / rounds) / 2, which learned best "
+        "from public images: of fewer, privacy gets dear exponentially, and more blur each other "
+        "under the same noise",
     )
     clip: float = Field(
         default=1.0,

@@ -105,7 +105,7 @@ class Dpmix(PiecewiseDefense[DpmixConfig]):
         wanted = config.m
         if wanted is None:
             mu = mu_of(config.epsilon, config.delta)
-            wanted = round(mu * math.sqrt(n / config.rounds))
+            wanted = round(mu / 2 * math.sqrt(n / config.rounds))
         return max(1, min(wanted, n // 2))
 
     def _norm(self, public: Samples) -> float:
