@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel
 
@@ -72,8 +72,10 @@ class ControlResult(BaseModel, frozen=True, extra="forbid"):
 class _Report(BaseModel, frozen=True, extra="forbid"):
     """All controls of one plugin, as it is installed and was configured under `preset`.
 
-    `written` is what was typed.
+    `written` is what was typed, `plugin` what that resolved to, of its `kind`.
     """
+
+    kind: ClassVar[Kind]
 
     schema_: str
     id: str = ""
@@ -104,28 +106,52 @@ class _Report(BaseModel, frozen=True, extra="forbid"):
         return self.model_copy(update={"id": self.fingerprint()})
 
     @property
+    def plugin(self) -> Used:
+        """Whose controls these are."""
+        raise NotImplementedError
+
+    @property
+    def file_name(self) -> str:
+        """What it is called among a board's reports: one for each plugin and its options."""
+        prefix = "" if self.kind == "attacks" else f"{self.kind}-"
+        return f"{prefix}{self.plugin.name}-{sha256_of(self.plugin.config)[:12]}.json"
+
+    @property
     def conclusive(self) -> bool:
         """Whether every control could run here; otherwise it says nothing of the plugin."""
         return all(result.status != "unavailable" for result in self.results)
 
 
 class ControlReport(_Report):
-    """All controls of one attack; `attack` is what was typed resolved to."""
+    """All controls of one attack."""
 
+    kind = "attacks"
     schema_: str = SCHEMA
     attack: Used
 
     @property
-    def file_name(self) -> str:
-        """What it is called among a board's reports: one for each attack and its options."""
-        return f"{self.attack.name}-{sha256_of(self.attack.config)[:12]}.json"
+    def plugin(self) -> Used:
+        """The attack."""
+        return self.attack
 
 
 class LearnerReport(_Report):
-    """All controls of one learner; `learner` is what was typed resolved to."""
+    """All controls of one learner."""
 
+    kind = "learners"
     schema_: str = LEARNERS
     learner: Used
+
+    @property
+    def plugin(self) -> Used:
+        """The learner."""
+        return self.learner
+
+
+AnyReport = ControlReport | LearnerReport
+"""A report on controls, as it lies in a file."""
+REPORTS: dict[str, type[AnyReport]] = {SCHEMA: ControlReport, LEARNERS: LearnerReport}
+"""By what a file says that it is."""
 
 
 def direction(metric: str) -> Direction:
@@ -326,13 +352,14 @@ def control_of(attack: Resolved, root: Path) -> ControlReport | None:
         if not path.exists():
             return None
     report = load_report(path)
-    if report.attack != Used.of(registry(), "attacks", attack):
+    used = Used.of(registry(), "attacks", attack)
+    if not isinstance(report, ControlReport) or report.attack != used:
         raise _broken(path, attack.name)
     controls = tuple(result.control for result in report.results)
     return report if controls == attack.spec.controls else None
 
 
-def load_report(path: Path) -> ControlReport:
+def load_report(path: Path) -> AnyReport:
     """Read a report and check it against its id; IntegrityError if the file is none."""
     with disk_errors(path):
         data = path.read_bytes()
@@ -340,16 +367,18 @@ def load_report(path: Path) -> ControlReport:
         values = json.loads(data)
         canonical_json(values).encode()  # no NaN and no lone surrogate, wherever they stand
         values["schema_"] = values.pop("schema")
-        report = ControlReport.model_validate(values)
+        report = REPORTS[values["schema_"]].model_validate(values)
         if report.id == report.fingerprint():
             return report
     raise _broken(path, path.stem.rpartition("-")[0])
 
 
-def _broken(path: Path, attack: str) -> IntegrityError:
+def _broken(path: Path, plugin: str) -> IntegrityError:
+    kind, _, learner = plugin.partition("-")
+    told = f"--kind learners {learner}" if kind == "learners" and learner else plugin
     return IntegrityError(
-        f"{path} is no report on '{attack}', or has been changed. "
-        f"`harness control {attack}` makes it anew."
+        f"{path} is no report on '{learner if told != plugin else plugin}', or has been changed. "
+        f"`harness control {told}` makes it anew."
     )
 
 

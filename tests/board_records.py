@@ -12,7 +12,7 @@ from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import Resolved, make_request, parse_stack
 from harness.boards.protocol import Board
-from harness.control import ControlReport, ControlResult
+from harness.control import AnyReport, ControlReport, ControlResult, LearnerReport
 from harness.results.material import Kept, Material, Reported
 from harness.rng import KeyedStream, board_key
 from harness.scoring.flags import Flag
@@ -217,6 +217,18 @@ def passed(attack: str, passes: bool = True) -> ControlReport:
     ).sealed()
 
 
+def learned(learner: str, passes: bool = True) -> LearnerReport:
+    """A report on the controls of a learner."""
+    return LearnerReport(
+        written=learner,
+        learner=used(learner, "learners"),
+        preset="standard",
+        seed=0,
+        results=(),
+        passed=passes,
+    ).sealed()
+
+
 def reached(attack: str, value: float = 99.0) -> tuple[ControlResult, ...]:
     """What became of the controls that an attack declares, each of them so many decibels."""
     return tuple(
@@ -233,6 +245,6 @@ def reached(attack: str, value: float = 99.0) -> tuple[ControlResult, ...]:
     )
 
 
-def material(of: Board, *records: RunRecord, controls: Sequence[ControlReport] = ()) -> Material:
+def material(of: Board, *records: RunRecord, controls: Sequence[AnyReport] = ()) -> Material:
     """What a board's folder would hold."""
     return Material(of, tuple(map(Kept, records)), tuple(map(Reported, controls)))

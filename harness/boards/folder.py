@@ -13,7 +13,7 @@ from harness.store.paths import disk_errors, holding, listed, write_atomically
 from harness.store.record import Records
 
 if TYPE_CHECKING:
-    from harness.control import ControlReport
+    from harness.control import AnyReport
     from harness.store.record import RunRecord
 
 BOARDS = Path("leaderboards")
@@ -40,7 +40,7 @@ class BoardFolder:
 
     @property
     def controls(self) -> Path:
-        """Reports on the positive controls of the board's attacks."""
+        """Reports on the positive controls of the board's attacks and learners."""
         return self.path / "controls"
 
     @property
@@ -100,8 +100,8 @@ class BoardFolder:
             self.records.gallery(identity_).unlink(missing_ok=True)
             self.answer_path(identity_).unlink(missing_ok=True)
 
-    def keep_control(self, report: ControlReport) -> None:
-        """Keep a report on an attack's positive controls, in place of one on the same options."""
+    def keep_control(self, report: AnyReport) -> None:
+        """Keep a report on a plugin's positive controls, in place of one on the same options."""
         write_atomically(self.controls / report.file_name, report.json_bytes())
 
     def keep_gallery(self, identity_: str, picture: bytes) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from harness.boards.folder import BoardFolder
-    from harness.control import ControlReport, ControlResult, Kind, LearnerReport
+    from harness.control import AnyReport, ControlResult, Kind
     from harness.running.run import Observer
 
 ASKED = ("preset", "seed", "device", "threads")
@@ -46,7 +46,9 @@ SIGNS = {"higher": "≥ ", "lower": "≤ ", None: ""}
     help="What is named: attacks, or learners.  [default: attacks]",
 )
 @click.option("--all", "every", is_flag=True, help="Every one that is installed.")
-@click.option("--board", help="Every attack of a board, as it is there; reports are kept in it.")
+@click.option(
+    "--board", help="Every attack and learner of a board, as it is there; reports are kept in it."
+)
 @request_options(*ASKED)
 @quiet_option
 @json_option
@@ -69,7 +71,6 @@ def command(
     from harness.api.errors import UsageError
     from harness.boards.folder import find_board
     from harness.cli.progress import Bars
-    from harness.control import ControlReport
     from harness.results.answers import keep_control_cells
     from harness.store import cache_root
 
@@ -77,19 +78,20 @@ def command(
     folder = find_board(board) if board else None
     if folder:
         if kind != "attacks":
-            raise UsageError("A board keeps reports on its attacks: --board has no --kind.")
+            raise UsageError("A board says which attacks and learners it has: no --kind.")
         chosen, undeclared, options = _of_board(folder, plugins, every, options)
     else:
-        chosen, undeclared = _chosen(plugins, kind, every, options)
-    reports: list[ControlReport | LearnerReport] = []
-    for text in chosen:
+        texts, undeclared = _chosen(plugins, kind, every, options)
+        chosen = [(kind, text) for text in texts]
+    reports: list[AnyReport] = []
+    for kind_, text in chosen:
         with Bars(quiet=quiet or as_json) as watching:
-            report = _ran(text, kind, watching, options)
-        if folder and isinstance(report, ControlReport):
+            report = _ran(text, kind_, watching, options)
+        if folder:
             folder.keep_control(report)
         reports.append(report)
         if not as_json:
-            _print(report, kind)
+            _print(report)
     if folder:
         keep_control_cells(folder, cache_root())
     passed = all(report.passed for report in reports)
@@ -102,9 +104,7 @@ def command(
     return 0 if passed else 1
 
 
-def _ran(
-    text: str, kind: Kind, watching: Observer, options: dict[str, Any]
-) -> ControlReport | LearnerReport:
+def _ran(text: str, kind: Kind, watching: Observer, options: dict[str, Any]) -> AnyReport:
     """All controls of one plugin."""
     from harness.control import run_controls, run_learner_controls
 
@@ -114,21 +114,26 @@ def _ran(
 
 
 def _of_board(
-    folder: BoardFolder, attacks: tuple[str, ...], every: bool, options: dict[str, Any]
-) -> tuple[list[str], list[str], dict[str, Any]]:
-    """The attacks of a board that declare controls, those that do not, and the board's options."""
+    folder: BoardFolder, named: tuple[str, ...], every: bool, options: dict[str, Any]
+) -> tuple[list[tuple[Kind, str]], list[str], dict[str, Any]]:
+    """What of a board declares controls, what does not, by kind and name, and its options."""
     from harness.api.errors import UsageError
+    from harness.asking.plan import plan
     from harness.asking.registry import registry
     from harness.asking.request import parse_one
     from harness.boards.cells import cells_of
 
-    if attacks or every or options:
+    if named or every or options:
         raise UsageError("A board says which attacks it has, and how: --board stands alone.")
-    texts = list(dict.fromkeys(cell.request.attack for cell in cells_of(folder.board)))
-    specs = {text: registry().spec("attacks", parse_one(text).name) for text in texts}
-    declared = [text for text in texts if specs[text].controls]
+    asked = [cell.request for cell in cells_of(folder.board)]
+    learners = [written for each in asked for written in plan(each, registry()).learners]
+    texts: dict[tuple[Kind, str], None] = dict.fromkeys(
+        [*(("attacks", each.attack) for each in asked), *(("learners", name) for name in learners)]
+    )
+    specs = {each: registry().spec(each[0], parse_one(each[1]).name) for each in texts}
+    declared = [each for each in texts if specs[each].controls]
     fixed = {k: v for k, v in folder.board.options.items() if k in ASKED}
-    return declared, [text for text in texts if text not in declared], fixed
+    return declared, [text for kind, text in texts if (kind, text) not in declared], fixed
 
 
 def _chosen(
@@ -157,7 +162,7 @@ def _chosen(
     return list(dict.fromkeys(plugins)), []
 
 
-def _print(report: ControlReport | LearnerReport, kind: Kind) -> None:
+def _print(report: AnyReport) -> None:
     """The table of a plugin's controls, why some have no result, and the verdict."""
     from rich.text import Text
 
@@ -171,7 +176,7 @@ def _print(report: ControlReport | LearnerReport, kind: Kind) -> None:
             console.print(
                 Text(f"{place(result.control)}: {result.error}", style="dim"), soft_wrap=True
             )
-    console.print(Text(_verdict(report, kind), style="bold" if report.passed else "bold red"))
+    console.print(Text(_verdict(report), style="bold" if report.passed else "bold red"))
 
 
 def _table(results: tuple[ControlResult, ...]) -> Table:
@@ -201,10 +206,10 @@ def _outcome(result: ControlResult) -> str:
     return "failed" if result.status == "ok" else f"failed: {result.status}"
 
 
-def _verdict(report: ControlReport | LearnerReport, kind: Kind) -> str:
+def _verdict(report: AnyReport) -> str:
     failed = sum(not result.passed for result in report.results)
     count = f"{len(report.results)} control{'s' if len(report.results) > 1 else ''}"
     if not failed:
         return f"{report.written} passed {count}: its failures count."
-    of = "any defense" if kind == "attacks" else "any release"
+    of = "any defense" if report.kind == "attacks" else "any release"
     return f"{report.written} failed {failed} of {count}: its failures say nothing of {of}."

@@ -284,7 +284,10 @@ def _learners(track: TrackView) -> list[str]:
         found = {each.name: each for each in row.learners}
         lines.append([_named(row), *(_learner(found.get(name), reasons) for name in names)])
     notes = "\n".join(f"{number}. {_text(reason)}" for reason, number in reasons.items())
-    legend = "Accuracy, and in brackets what a learner was chosen by; bold: the chosen one."
+    legend = (
+        "Accuracy, and in brackets what a learner was chosen by; bold: the chosen one; ‡: its "
+        "positive controls were not passed."
+    )
     return ["### Learners", legend, _table(["defense", *map(code, names)], lines), notes]
 
 
@@ -295,7 +298,8 @@ def _learner(found: LearnerView | None, reasons: dict[str, int]) -> str:
         return f"left out: {reasons.setdefault(found.reason, len(reasons) + 1)}"
     chosen_by = "" if found.validation is None else f" ({percent(found.validation)})"
     text = percent(found.accuracy.value)
-    return (f"**{text}**" if found.chosen else text) + chosen_by
+    mark = "" if found.control in (None, "passed") else "‡"
+    return (f"**{text}**" if found.chosen else text) + mark + chosen_by
 
 
 def _seeds(row: RowView, leak: Leak | None) -> str:

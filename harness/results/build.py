@@ -127,7 +127,7 @@ def _row_view(
     own = [group for group in line.groups if group.origin in ("", line.origin)]
     flags = [*row_flags(line, cells, standing, leaked), *_seeds_missing(own)]
     rounds, private = size_of(line)
-    curve = curve_of(line)
+    curve = curve_of(line, controls)
     learned = next(e for e in curve if (e.rounds, e.private_size) == (rounds, private))
     return RowView(
         track=line.track,

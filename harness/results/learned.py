@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
 
 from harness.boards.answering import MISSING
 from harness.results.material import Group, Line
 from harness.results.numbers import combined, number, ratio, rounded
-from harness.results.view import Learned, LearnerView, Number
+from harness.results.trust import Controls
+from harness.results.view import Learned, LearnerView, Number, Standing
 from harness.scoring.utility import Utility
+from harness.store.record import Used
 
 Size = tuple[int, int]
 """Rounds and private images."""
 
 
-def curve_of(line: Line) -> list[Learned]:
+def curve_of(line: Line, controls: Controls) -> list[Learned]:
     """A row's accuracies by rounds, then by private images; that of the row itself is among them.
 
     Where nothing was learned, the reason stands in place of the accuracy.
     """
     every = sorted([*line.groups, *line.beside, *line.alone], key=_size)
-    return [_learned(size, list(groups)) for size, groups in groupby(every, _size)]
+    return [_learned(size, list(groups), controls) for size, groups in groupby(every, _size)]
 
 
 def size_of(line: Line) -> Size:
@@ -35,8 +37,9 @@ def _size(group: Group) -> Size:
     return asked.rounds, asked.sizes.private
 
 
-def _learned(size: Size, groups: Sequence[Group]) -> Learned:
+def _learned(size: Size, groups: Sequence[Group], controls: Controls) -> Learned:
     found = utilities(groups)
+    every = [record.learners for group in groups for record in group.counted]
     used = [record for group in groups for record in group.records if group.cell.alone]
     rounds, private = size
     return Learned(
@@ -45,7 +48,10 @@ def _learned(size: Size, groups: Sequence[Group]) -> Learned:
         accuracy=over_seeds(number(u.accuracy, u.interval) for u in found.values()),
         reference=over_seeds(map(_reference, found.values())),
         chance=rounded(fmean(each.chance for each in found.values())) if found else None,
-        learners=tuple(_learners(list(found.values()))),
+        learners=tuple(
+            view.model_copy(update={"control": _control(view.name, every, controls)})
+            for view in _learners(list(found.values()))
+        ),
         seeds=tuple(found),
         reason="" if found else _why(groups),
         records=tuple(record.id for record in used),
@@ -80,6 +86,11 @@ def _learners(found: Sequence[Utility]) -> Iterable[LearnerView]:
     views.sort(key=lambda v: (not v.chosen, -(v.accuracy.value if v.accuracy else 0.0)))
     reasons = {name: why for u in found for name, why in u.left_out.items() if name not in tried}
     return [*views, *(LearnerView(name=n, reason=why) for n, why in sorted(reasons.items()))]
+
+
+def _control(name: str, every: Sequence[Mapping[str, Used]], controls: Controls) -> Standing | None:
+    used = [learners[name] for learners in every if name in learners]
+    return controls.of_learners(used) if used else None
 
 
 def _learner(name: str, found: Sequence[Utility]) -> LearnerView:

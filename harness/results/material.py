@@ -13,7 +13,7 @@ from harness.boards.cells import BoardCell, cells_of, identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import older
 from harness.boards.protocol import Board
-from harness.control import ControlReport, load_report
+from harness.control import AnyReport, load_report
 from harness.store.paths import disk_errors, listed
 from harness.store.provenance import sha256_of
 from harness.store.record import RunRecord
@@ -48,7 +48,7 @@ class Kept:
 class Reported:
     """A report on positive controls: the board's own, or of the submission `origin`."""
 
-    report: ControlReport
+    report: AnyReport
     origin: str = ""
 
 
@@ -72,7 +72,7 @@ def gathered(folder: BoardFolder) -> Material:
         submissions.append(own)
         kept += [_kept(folder, record, own.name) for record in each.kept()]
         reports = map(load_report, listed(each.controls, ".json"))
-        controls += [Reported(r, own.name) for r in reports if own.hands_in("attack", r.attack)]
+        controls += [Reported(r, own.name) for r in reports if own.hands_in("attack", r.plugin)]
     return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
 
 

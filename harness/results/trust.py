@@ -38,35 +38,44 @@ CERTAIN = 0.99
 
 
 class Controls:
-    """What became of attacks' positive controls: the board's reports, then those handed in.
+    """What became of plugins' positive controls: the board's reports, then those handed in.
 
     A submission's report speaks for records that came with it, of an attack of that very source,
     and only where the board has no report of its own.
     """
 
     def __init__(self, reports: Iterable[Reported]) -> None:
-        self._passed: dict[tuple[str, str], bool] = {}
+        self._passed: dict[tuple[str, str, str], bool] = {}
         for each in reports:
-            key = (each.origin, _name(each.report.attack, exactly=bool(each.origin)))
+            name = _name(each.report.plugin, exactly=bool(each.origin))
+            key = (each.report.kind, each.origin, name)
             self._passed[key] = each.report.passed and self._passed.get(key, True)
 
     def of(self, kept: Iterable[Kept]) -> Standing:
         """Of one attack in several records: passed only where each of them was."""
-        found = {self._of(each) for each in kept}
-        if False in found:
-            return "failed"
-        return "passed" if found == {True} else "not run"
+        return _standing(self._of(each) for each in kept)
 
     def _of(self, kept: Kept) -> bool | None:
         used = kept.record.attack
-        own = self._passed.get(("", _name(used)))
+        own = self._passed.get(("attacks", "", _name(used)))
         if own is not None or not kept.origin:
             return own
-        return self._passed.get((kept.origin, _name(used, exactly=True)))
+        return self._passed.get(("attacks", kept.origin, _name(used, exactly=True)))
+
+    def of_learners(self, used: Iterable[Used]) -> Standing:
+        """Of one learner as several records have it; the board's own reports alone speak."""
+        return _standing(self._passed.get(("learners", "", _name(each))) for each in used)
+
+
+def _standing(passed: Iterable[bool | None]) -> Standing:
+    found = set(passed)
+    if False in found:
+        return "failed"
+    return "passed" if found == {True} else "not run"
 
 
 def _name(used: Used, *, exactly: bool = False) -> str:
-    """An attack by name, version, distribution and options; `exactly` also by its source."""
+    """A plugin by name, version, distribution and options; `exactly` also by its source."""
     values: dict[str, Any] = used.model_dump(
         mode="json", include={"name", "version", "distribution", "config"}
     )

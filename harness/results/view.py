@@ -116,7 +116,7 @@ class LearnerView(_Seen):
     """One learner, or one way to ask a victim: its accuracy on the images that are reported.
 
     `validation` is what it was chosen by; None for a victim. One that was left out has a `reason`
-    in place of an accuracy.
+    in place of an accuracy. `control` is what became of its positive controls, None for a victim.
     """
 
     name: str
@@ -124,6 +124,7 @@ class LearnerView(_Seen):
     validation: float | None = None
     chosen: bool = False
     reason: str = ""
+    control: Standing | None = None
 
 
 def chosen_of(learners: Iterable[LearnerView]) -> str:

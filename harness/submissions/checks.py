@@ -24,7 +24,7 @@ from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
 from harness.boards.protocol import Board
 from harness.control import (
-    ControlReport,
+    AnyReport,
     ControlResult,
     direction,
     judged,
@@ -155,14 +155,14 @@ def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note
     A submission reports on the attack that it hands in and on no other.
     """
     report = load_report(path)
-    if submission and not submission.hands_in("attack", report.attack):
-        yield "broken", f"'{report.attack.name}' as it ran here is not what is handed in"
+    if submission and not submission.hands_in("attack", report.plugin):
+        yield "broken", f"'{report.plugin.name}' as it ran here is not what is handed in"
     if path.name != report.file_name:
-        yield "broken", "its name is not that of its attack and options"
+        yield "broken", "its name is not that of its plugin and options"
     if not report.results:
         yield "broken", "it holds no controls"
     if not _as_declared(report):
-        yield "broken", f"its controls are not those that '{report.attack.name}' declares"
+        yield "broken", f"its controls are not those that '{report.plugin.name}' declares"
     if report.passed != all(result.passed for result in report.results):
         yield "broken", "it does not say of the whole what it says of the parts"
     for result in report.results:
@@ -203,14 +203,14 @@ def of_control_record(record: RunRecord, named: set[str]) -> Iterator[Note]:
         yield "broken", "no report on controls names it"
 
 
-def _as_declared(report: ControlReport) -> bool:
-    """Whether a report is on its attack's own controls; a stranger's may not be installed here."""
+def _as_declared(report: AnyReport) -> bool:
+    """Whether a report is on its plugin's own controls; a stranger's may not be installed here."""
     try:
-        spec = registry().spec("attacks", report.attack.name)
+        spec = registry().spec(report.kind, report.plugin.name)
     except UsageError:
         return True
     declared = tuple(result.control for result in report.results)
-    return bool(spec.version != report.attack.version or spec.controls == declared)
+    return bool(spec.version != report.plugin.version or spec.controls == declared)
 
 
 def _ended_so(result: ControlResult) -> bool:

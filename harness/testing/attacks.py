@@ -26,7 +26,7 @@ from harness.api.errors import ChannelNotGranted
 from harness.api.knowledge import CARRIED
 from harness.asking.plan import AttackPlan
 from harness.asking.registry import release_kind
-from harness.control import ControlReport, ControlResult, LearnerReport, run_controls
+from harness.control import AnyReport, ControlResult, run_controls
 from harness.description import place
 from harness.running.judge import JudgeStage
 from harness.sandbox.jobs import PREPARED, open_view, read_frame
@@ -244,7 +244,7 @@ def passes_its_controls(subject: Subject) -> str:
     return in_words(run_controls(subject.text, threads=1))
 
 
-def in_words(report: ControlReport | LearnerReport) -> str:
+def in_words(report: AnyReport) -> str:
     """What controls reached; Violation where that is too little, Unanswered for want of data."""
     short = [result for result in report.results if not result.passed]
     lacking = [result for result in short if result.status == "unavailable"]

@@ -76,7 +76,7 @@ REFUSED = {
     "": "one of the two",
     "--kind learners standard": "'standard' declares no control: nothing says what it must learn",
     "--kind learners mean-filler": "Unknown learner 'mean-filler'. Did you mean 'mean-filter'?",
-    "--kind learners --board cifar10-v2": "--board has no --kind",
+    "--kind learners --board cifar10-v2": "which attacks and learners it has: no --kind",
 }
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from board_records import GUESS, OPTIONS, board, ended, material, passed, record
+from board_records import GUESS, OPTIONS, board, ended, learned, material, passed, record, used
 
 from harness.api import IntegrityError, UsageError
-from harness.control import ControlReport
+from harness.control import AnyReport, ControlReport
 from harness.drawing.heat import heat_map
 from harness.drawing.markdown import readme
 from harness.drawing.pages import record_path, render
@@ -141,6 +141,28 @@ def test_an_unverified_row_beats_no_verified_one() -> None:
         defenses=names,
     )  # fmt: skip
     assert ranks_of(view) == [("noise", 1), ("mixup[k=2]", 1), ("mixup[k=4]", 2)]
+
+
+@pytest.mark.parametrize(
+    ("reports", "standing", "mark"),
+    [
+        ([learned("classmeans")], "passed", "80.0%**"),
+        ([learned("classmeans", passes=False)], "failed", "80.0%**‡"),
+        ([learned("ridge"), passed("classmeans")], "not run", "80.0%**‡"),
+    ],
+)
+def test_a_learner_says_whether_it_learns_where_there_is_something_to_learn(
+    reports: list[AnyReport], standing: str, mark: str
+) -> None:
+    """The attack of a learner's name is another plugin."""
+    bare = record().utility
+    assert bare
+    told = bare.model_copy(update={"inference": "plain", "validation": {"plain": 0.8}})
+    one = record(learners={"plain": used("classmeans", "learners")}, utility=told)
+    view = board_view(material(board(), one, controls=reports))
+    (learner,) = row(view, "none").learners
+    assert learner.control == standing
+    assert mark in readme(view).split("### Learners")[1]
 
 
 def test_an_accuracy_that_is_not_surely_above_chance_is_named() -> None:

@@ -116,7 +116,7 @@ def test_the_number_of_images_in_a_row_follows_from_the_budget():
     asked = {"noise": 1.0, "epsilon": 8, "m": None}
     private = clothes(400)
     resolved = encode(private, **asked).resolved
-    assert resolved["m"] == round(mu_of(8, 1e-5) * math.sqrt(400))
+    assert resolved["m"] == round(mu_of(8, 1e-5) * math.sqrt(400) / 2)
     assert encode(private[:10], **asked).resolved["m"] == 5
 
 

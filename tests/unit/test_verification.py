@@ -120,7 +120,7 @@ ON_A_BOARD: dict[str, Callable[[BoardFolder], object]] = {
     ),
     "its mean": lambda b: reseal(one(b.path), lambda v: v["privacy"]["snr_db"].update(mean=1.0)),
     "is no report": lambda b: edit(one(b.path, "controls/*"), "50.0", "60.0"),
-    "not that of its attack": lambda b: one(b.path, "controls/*").rename(
+    "not that of its plugin": lambda b: one(b.path, "controls/*").rename(
         b.controls / "linear-0.json"
     ),
     "not those that 'linear' declares": lambda b: resign(
