@@ -37,7 +37,10 @@ def evaluate(
     run = Run.open(options, cache=cache, observer=observer, secret=owner_key, force=force)
     if answer := run.answer():
         return answer
-    record = run.record()
+    try:
+        record = run.record()
+    finally:
+        run.forget()
     if record.artifacts:
         from harness.drawing.gallery import draw_gallery
 

@@ -7,6 +7,7 @@ made apart from the rest, which `--dry-run` and the workers of many cells go by.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
@@ -245,6 +246,11 @@ class Run:
     def give(self, output: Output[Out], value: Out) -> None:
         """Put something in the place of an output, under a key that names it truly."""
         self._outputs[output.key] = value
+
+    def forget(self) -> None:
+        """Let go of all outputs, which may be gigabytes, and of what refers back to this run."""
+        self._outputs.clear()
+        gc.collect()
 
     def has(self, stage: Stage[Any]) -> bool:
         """Whether a stage's output is stored, and is not to be made anew."""

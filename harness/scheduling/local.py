@@ -166,12 +166,17 @@ def do_step(step: Step, options: dict[str, Any], observer: Observer) -> Outcome:
 
     try:
         run = Run.open(options, observer=observer)
+    except HarnessError as error:
+        return Outcome.of(error)
+    try:
         if step == "record":
             return Outcome(status="done", record=run.result().id)
         run.advance(step)
         return Outcome(status="done")
     except HarnessError as error:
         return Outcome.of(error)
+    finally:
+        run.forget()
 
 
 class Stopped(KeyboardInterrupt):
