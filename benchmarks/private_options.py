@@ -49,7 +49,7 @@ from harness_plugins.victims.logistic import Logistic, LogisticConfig
 
 BUDGETS = (0.5, 2.0, 8.0, 32.0)
 WHITEN, CLIP = (0.0, 0.25, 0.5, 0.75, 1.0), (0.25, 0.5, 1.0)
-STEPS, EPOCHS, RATES = (0.1, 0.5, 1.0), (10, 30, 100), (1e-3, 1e-2)
+STEPS, EPOCHS, RATES = (0.1, 0.5, 1.0), (10, 30), (3e-3, 1e-2, 3e-2)
 MIXED = (0.25, 0.5, 1.0, 2.0, 4.0)
 SHARES = (0.2, 0.6)
 """Of the images: public, and private; the others are asked about."""
