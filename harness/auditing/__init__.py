@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from harness.api.errors import UsageError
+from harness.api.gaussian import epsilon_of
 from harness.api.specs import Stage
 from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import make_request
 from harness.rng import public_stream, secret_stream
 from harness.running.run import Observer, Run, check_machine, equip
-from harness.scoring.audit import LEVEL, Guessed, epsilon_of, least_epsilon, least_mu
+from harness.scoring.audit import LEVEL, Guessed, least_epsilon, least_mu
 from harness.store import Store, cache_root
 
 if TYPE_CHECKING:

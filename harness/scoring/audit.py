@@ -120,21 +120,6 @@ def least_mu(guessed: Guessed, level: float = LEVEL) -> float:
     return _largest(lambda mu: refuted(guessed, gaussian(mu), level))
 
 
-def epsilon_of(mu: float, delta: float) -> float:
-    """ε of a μ-GDP mechanism for this δ (Balle and Wang, 2018, theorem 8)."""
-    from scipy.special import log_ndtr, ndtr
-
-    _check(0.0, delta)
-    if mu <= 0 or delta <= 0:
-        return math.inf if mu > 0 else 0.0
-
-    def beyond(epsilon: float) -> bool:
-        tail = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
-        return float(ndtr(-epsilon / mu + mu / 2)) - tail > delta
-
-    return _largest(beyond)
-
-
 def _check(epsilon: float, delta: float) -> None:
     if not (epsilon >= 0 and 0 <= delta < 1):
         raise ValueError(f"epsilon {epsilon} and delta {delta} are no budget")
