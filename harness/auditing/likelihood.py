@@ -9,15 +9,19 @@ rows form no circle, and any guesser is as valid as another: a worse one finds a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from harness.api import Measured, UsageError
+from harness.api import UsageError
 from harness.api.law import Law
 
+OTHERS = (
+    "ask for --guesser loss or lira, or for an attack that ranks candidates, such as "
+    "matchedfilter, innerproduct or sphere"
+)
+"""What else there is to ask for where no likelihood guesses."""
 _BLOCK = 1 << 22
 """Numbers of residuals that are worked on at a time: 32 MB."""
 _ROUNDING = 3e-7
@@ -46,7 +50,7 @@ class Seen:
 def check(law: Law | None, name: str, columns: int = 1) -> Law:
     """The law, if a likelihood can be made of it; UsageError says why not."""
     if law is None:
-        raise UsageError(f"'{name}' states no law, so no likelihood ratio can guess its coins.")
+        raise UsageError(f"'{name}' states no law, so no likelihood guesses its coins; {OTHERS}.")
     reasons = {
         "its signs are random": law.signs,
         f"it mixes {law.altered}": bool(law.altered),
@@ -54,7 +58,9 @@ def check(law: Law | None, name: str, columns: int = 1) -> Law:
     }
     for reason, true in reasons.items():
         if true:
-            raise UsageError(f"The coins of '{name}' cannot be guessed by likelihood: {reason}.")
+            raise UsageError(
+                f"The coins of '{name}' cannot be guessed by likelihood: {reason}; {OTHERS}."
+            )
     return law
 
 
@@ -125,18 +131,18 @@ def _message(table: Tensor, known: Tensor) -> Tensor:
     return (sides[:, 1] - sides[:, 0]).clamp(-_MOST, _MOST)
 
 
-def log_odds_of_sums(made: Measured, rows: Tensor, labels: Tensor) -> Tensor:
-    """[coins] log-odds by class sums of rows [coins, 2, q], of coins of classes [coins].
+def log_odds_of_sums(sums: Tensor, noise: float, rows: Tensor, labels: Tensor) -> Tensor:
+    """[coins] log-odds by class sums [classes, q] of rows [coins, 2, q], and of coins' classes.
 
     Other coins of the class are taken for more normal noise, of the covariance that theirs is of.
     """
     wide, odds = rows.double(), torch.zeros(len(rows), dtype=torch.float64)
-    for c in range(len(made.sums)):
+    for c in range(len(sums)):
         at = (labels == c).nonzero()[:, 0]
         apart, middle = wide[at, 1] - wide[at, 0], wide[at].mean(1)
         unsure = apart.T @ apart / 4
-        unsure += made.noise**2 * torch.eye(len(unsure), dtype=torch.float64)
-        left = made.sums[c].double() - middle.sum(0)
+        unsure += noise**2 * torch.eye(len(unsure), dtype=torch.float64)
+        left = sums[c].double() - middle.sum(0)
         odds[at] = apart @ torch.linalg.solve(unsure, left)
     return odds
 
@@ -162,8 +168,3 @@ def certified(law: Law, distance: float, rounds: int) -> tuple[float | None, str
 def with_noise(law: Law) -> str:
     """In words."""
     return "without noise" if law.noise == "none" else f"with {law.noise} noise"
-
-
-def of_guarantee(guarantee: Mapping[str, float | int | str]) -> float | None:
-    """μ that a release of sums states, if it does."""
-    return float(guarantee["mu"]) if "mu" in guarantee else None

@@ -13,6 +13,7 @@ from harness.cli.options import (
     json_option,
     print_answer,
     quiet_option,
+    request_option,
     request_options,
 )
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
     from harness.auditing import AuditReport, Design
 
-ASKED = ("defense", "dataset", "public", "space", "rounds", "public_size", "seed", "threads")
+ASKED = (
+    *("defense", "dataset", "public", "space", "rounds", "public_size", "victim"),
+    *("seconds", "seed", "threads"),
+)
 
 
 @click.command(
@@ -30,7 +34,21 @@ ASKED = ("defense", "dataset", "public", "space", "rounds", "public_size", "seed
         "harness audit --defense 'singmix[tau=1e-2]' --dataset fashion --coins 1000",
         "harness audit --defense 'singmix[radius=9,noise=gaussian]' --dataset fashion --json",
         "harness audit --defense 'dpmeans[epsilon=8]' --dataset fashion --guesses 100",
+        "harness audit --defense 'mixup[k=2]' --dataset fashion --guesser innerproduct",
+        "harness audit --defense none --dataset fashion --guesser lira --learner ridge",
     ),
+)
+@click.option(
+    "--guesser",
+    default="likelihood",
+    show_default=True,
+    help="Who guesses: likelihood, by the law; an attack that ranks candidates, such as "
+    "matchedfilter; or membership of a model trained on what leaves, loss or lira.",
+)
+@request_option(
+    "learner",
+    "Who is trained for loss and lira.",
+    unset="ridge, or noisymeans where sums leave",
 )
 @request_options(*ASKED)
 @click.option(
@@ -45,7 +63,13 @@ ASKED = ("defense", "dataset", "public", "space", "rounds", "public_size", "seed
 @quiet_option
 @json_option
 def command(
-    coins: int, guesses: int | None, delta: float, quiet: bool, as_json: bool, **options: Any
+    guesser: str,
+    coins: int,
+    guesses: int | None,
+    delta: float,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Bound a defense's epsilon from below, by one run and the coins guessed from it.
 
@@ -60,7 +84,7 @@ def command(
     if not as_json:
         click.echo(_fixed(design))
     with Bars(quiet=quiet or as_json) as observer:
-        report = audit(design, observer, **given(options))
+        report = audit(design, observer, guesser=guesser, **given(options))
     print_answer(as_json, report.model_dump(mode="json"), _lines(report))
 
 
@@ -81,6 +105,9 @@ def _lines(report: AuditReport) -> Iterator[str]:
     yield f"           this design finds {report.largest:.3g} at most"
     if report.epsilon_at_least_gaussian is not None:
         yield f"           at least {report.epsilon_at_least_gaussian:.3g} as Gaussian noise"
+    if report.apart is not None:
+        yield f"proven     epsilon {report.apart.epsilon:.3g} at delta {report.apart.delta:g}"
+        yield f"           of other neighbours, not to be compared: {report.apart.adjacency}"
 
 
 def _rounds(count: int) -> str:

@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 LEVEL = 0.05
 """A bound is wrong in so many audits at most."""
@@ -61,6 +62,21 @@ class Guessed:
             raise ValueError(
                 f"{self.right} right of {self.guesses} guesses on {self.coins} coins cannot be"
             )
+
+
+def named(odds: Any, fell: Any, guesses: int) -> Guessed:
+    """What comes of naming the surest coins: arrays [coins] of odds, and of how each fell.
+
+    Odds above 0 name a coin's second side, 1. `guesses` is said before there are odds: whoever
+    picks the number that turns out best has had as many audits as numbers. Of equally sure coins
+    the first are named; odds of 0 name the first side.
+    """
+    import numpy as np
+
+    odds, fell = np.asarray(odds), np.asarray(fell)
+    surest = np.argsort(-abs(odds), kind="stable")[:guesses]
+    right = int(((odds > 0) == (fell == 1))[surest].sum())
+    return Guessed(len(odds), guesses, right)
 
 
 def p_value(guessed: Guessed, epsilon: float, delta: float) -> float:
@@ -118,21 +134,6 @@ def approximate(epsilon: float, delta: float) -> Inverse:
 def least_mu(guessed: Guessed, level: float = LEVEL) -> float:
     """The largest μ that is refuted at the level; 0 where none is."""
     return _largest(lambda mu: refuted(guessed, gaussian(mu), level))
-
-
-def epsilon_of(mu: float, delta: float) -> float:
-    """ε of a μ-GDP mechanism for this δ (Balle and Wang, 2018, theorem 8)."""
-    from scipy.special import log_ndtr, ndtr
-
-    _check(0.0, delta)
-    if mu <= 0 or delta <= 0:
-        return math.inf if mu > 0 else 0.0
-
-    def beyond(epsilon: float) -> bool:
-        tail = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
-        return float(ndtr(-epsilon / mu + mu / 2)) - tail > delta
-
-    return _largest(beyond)
 
 
 def _check(epsilon: float, delta: float) -> None:

@@ -1,6 +1,7 @@
 """Lower bounds on epsilon, against closed forms, linear programs and coins that mean nothing."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom, norm
 
 from harness.scoring.audit import (
+    LEVEL,
     Guessed,
     approximate,
-    epsilon_of,
     gaussian,
     least_epsilon,
     least_mu,
+    named,
     p_value,
     refuted,
 )
@@ -106,28 +108,47 @@ def test_all_right_is_judged_alike_by_both_estimators_of_pure_privacy():
         assert not refuted(Guessed(50, 50, 50), approximate(epsilon, 0.0), chance * 0.9999)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (3.0, 1e-2)])
-def test_epsilon_of_gaussian_noise_spends_its_delta(epsilon, delta):
-    """P − e^ε Q of the half-line that tells N(μ, 1) from N(0, 1) best is δ."""
-    mu = next(m for m in np.linspace(0.05, 3, 300) if epsilon_of(m, delta) >= epsilon)
-    found = epsilon_of(mu, delta)
-    start = found / mu + mu / 2
-    assert norm.sf(start, mu) - math.exp(found) * norm.sf(start) == pytest.approx(delta, rel=1e-6)
+def null_audits(count, coins=1000, seed=7):
+    """Scores and coins that know nothing of each other."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield rng.normal(size=coins), rng.integers(0, 2, coins)
+
+
+@cache
+def alarms(guessed):
+    """Whether either bound is above 0."""
+    return least_epsilon(guessed, 1e-5) > 0, least_mu(guessed) > 0
 
 
 @pytest.mark.parametrize("guesses", [1000, 100])
 def test_null_scores_raise_few_false_alarms(guesses):
-    """Of 1000 audits of coins that nobody saw, 5 % at most find any epsilon above 0."""
-    draws = np.random.default_rng(7).binomial(guesses, 0.5, 1000)
-    alarms = {
-        right: (
-            least_epsilon(Guessed(1000, guesses, int(right)), 1e-5) > 0,
-            least_mu(Guessed(1000, guesses, int(right))) > 0,
-        )
-        for right in np.unique(draws)
-    }
+    """Of 1000 audits of coins that nobody saw, 5 % at most find any epsilon above 0.
+
+    That is chance: what the number of right guesses has to be for an alarm is exact.
+    """
+    found = [alarms(named(odds, fell, guesses)) for odds, fell in null_audits(1000)]
     for which in range(2):
-        assert sum(alarms[right][which] for right in draws) <= 50
+        least = next(v for v in range(guesses) if alarms(Guessed(1000, guesses, v))[which])
+        assert 0.01 < binom.sf(least - 1, guesses, 0.5) <= LEVEL
+        assert 1 <= sum(each[which] for each in found) <= 50
+
+
+def test_to_choose_the_number_of_guesses_afterwards_is_no_audit():
+    """The best of ten numbers, on null scores: alarms in far more than 5 % of audits."""
+    numbers = range(100, 1001, 100)
+    found = [
+        any(alarms(named(odds, fell, guesses))[0] for guesses in numbers)
+        for odds, fell in null_audits(300)
+    ]
+    assert np.mean(found) > 2 * LEVEL
+
+
+def test_the_surest_coins_are_named_and_of_equals_the_first():
+    odds, fell = [0.5, -3.0, 2.0, -2.0, 0.0], [0, 0, 1, 1, 0]
+    assert named(odds, fell, 2) == Guessed(5, 2, 2)
+    assert named(odds, fell, 3) == Guessed(5, 3, 2)
+    assert named(odds, fell, 5) == Guessed(5, 5, 3)
 
 
 @pytest.mark.parametrize("mu", [0.5, 1.5])

@@ -9,6 +9,7 @@ import torch
 from views import SCALE, clothes, stream
 
 from harness.api import Bound, Config, Law, OwnersView, Samples, Scale
+from harness.api.gaussian import epsilon_of
 from harness_plugins.ceilings.dp import DpConfig
 from harness_plugins.ceilings.dp.ceiling import DifferentialPrivacy, sensitivity
 from harness_plugins.ceilings.exchangeable import ExchangeableConfig
@@ -23,7 +24,6 @@ from harness_plugins.defenses.noise.encode import Noise
 from harness_plugins.defenses.none import NoDefense
 from harness_plugins.defenses.singmix import SingmixConfig
 from harness_plugins.defenses.singmix.encode import Singmix
-from harness_plugins.privacy.gaussian import epsilon_of
 
 PRIVATE, PUBLIC = clothes(120), clothes(1500, 200)
 RADIUS = 500.0

@@ -11,6 +11,7 @@ from torch.nn.functional import one_hot
 from views import clothes, stream
 
 from harness.api import CellFailed, NotApplicable, Samples, UsageError
+from harness.api.gaussian import epsilon_of as of_gaussian
 from harness_plugins.defenses.dpmix import DpmixConfig
 from harness_plugins.defenses.dpmix.mixing import (
     SENSITIVITY,
@@ -21,7 +22,6 @@ from harness_plugins.defenses.dpmix.mixing import (
     padded,
     room,
 )
-from harness_plugins.privacy.gaussian import epsilon_of as of_gaussian
 from harness_plugins.privacy.gaussian import mu_of
 from harness_plugins.privacy.subsampled import epsilon_of, noise_of
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from harness_plugins.privacy.gaussian import delta_of, epsilon_of, mu_of, success
+from harness.api.gaussian import delta_of, epsilon_of
+from harness_plugins.privacy.gaussian import mu_of, success
 
 
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.1, 0.05), (1.0, 1.0), (3.0, 4.0)])
@@ -46,3 +47,9 @@ def test_a_hit_is_a_test_between_two_hypotheses() -> None:
     hits = (rng.normal(mu, 1, 1_000_000) > threshold).mean()
     assert success(mu, chance) == pytest.approx(hits, abs=0.002)
     assert success(0.0, chance) == pytest.approx(chance)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
+def test_no_epsilon_without_a_delta(delta: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        epsilon_of(1.0, delta)

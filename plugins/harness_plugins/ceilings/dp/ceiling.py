@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from harness.api import Bound, Ceiling, Quantity
+from harness.api.gaussian import epsilon_of
 from harness_plugins.ceilings.dp import DpConfig
-from harness_plugins.privacy.gaussian import epsilon_of, success
+from harness_plugins.privacy.gaussian import success
 from harness_plugins.refusals import refusal
 
 if TYPE_CHECKING:
