@@ -65,9 +65,8 @@ def main() -> None:
     alarms = list(null_alarms(options.coins, NULLS))
     print(table(found))
     for each in alarms:
-        print(
-            "{alarms} of {audits} audits of null scores, {guesses} guesses: {bound}".format(**each)
-        )
+        counted = f"{each['alarms']} of {each['audits']} audits, {each['chance']:.2%} exactly"
+        print(f"null scores, {each['guesses']} guesses, {each['bound']}: {counted}")
     if options.out:
         told = {"commit": code_state().get("commit"), "audits": found, "null": alarms}
         options.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
