@@ -8,7 +8,7 @@ know nothing of their coins, once with all of them guessed and once with a tenth
 an epsilon above 0; beside the share that does stands its exact chance.
 
 Needs `harness assets fetch fashion`, and for `dpmix` and `dpsgd` the extra `dp`. A thousand coins
-take a quarter of an hour on one core. `--out benchmarks/audits.json` keeps what the table in
+take seven minutes on one core. `--out benchmarks/audits.json` keeps what the table in
 docs/measuring.md is made of.
 """
 
