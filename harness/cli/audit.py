@@ -85,7 +85,7 @@ def command(
         click.echo(_fixed(design))
     with Bars(quiet=quiet or as_json) as observer:
         report = audit(design, observer, guesser=guesser, **given(options))
-    print_answer(as_json, report.model_dump(mode="json"), _lines(report))
+    print_answer(as_json, report.model_dump(mode="json"), lines(report))
 
 
 def _fixed(design: Design) -> str:
@@ -95,7 +95,8 @@ def _fixed(design: Design) -> str:
     )
 
 
-def _lines(report: AuditReport) -> Iterator[str]:
+def lines(report: AuditReport) -> Iterator[str]:
+    """What people read of an audit."""
     yield f"{report.defense} on {report.dataset}, {report.space}, {_rounds(report.rounds)}"
     yield f"guesser    {report.guesser}: {report.right} of {report.guesses} right"
     yield f"adjacency  {report.adjacency}"
