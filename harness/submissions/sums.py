@@ -59,7 +59,7 @@ and every null, and what ceilings say. Before `PAIRED`, intervals of several tra
 spread alone."""
 DRAWN = (6.875, 29.375)
 """The interval of eight squares, by the resamples that all records were made with."""
-GAP = 1e-3
+GAP = 1e-6
 """Decibels by which a ceiling, what was reached and their gap may disagree: order of sums."""
 ABOVE = "above_ceiling"
 FAR = 1.5
