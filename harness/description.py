@@ -14,6 +14,10 @@ from harness.asking.request import Resolved, parse_one, resolve
 from harness.rng import KeyedStream, board_key, owner_key
 from harness.store import cache_root
 
+NORMAL = {"noise": "gaussian", "calibrate": "public"}
+"""Options under which a law has ceilings, for defenses that have such options."""
+STRENGTHS = {"tau": ("1e-2", "1e-3", "1e-4")}
+"""Values of an option that ceilings are told by where no value is named."""
 ANALYSED = 2000
 """Private images that an analysis looks at, where the user names no number."""
 
@@ -135,6 +139,20 @@ def analysis(text: str, dataset: str, count: int | None, seed: int) -> list[dict
     with plugin_boundary(defense.name):
         built = known.build("defenses", defense.name, defense.config)
         return [asdict(table) for table in built.analyse(private, stream)]
+
+
+def with_ceilings(text: str) -> str:
+    """The grid of a defense's strengths under the noise that has ceilings, if it knows any such.
+
+    What is named in `text` stays as it is, and so do defenses without these options.
+    """
+    selection = parse_one(text)
+    schema = _encoding_defense(text).spec.config.model_json_schema().get("properties", {})
+    normal = {n: v for n, v in NORMAL.items() if v in schema.get(n, {}).get("enum", ())}
+    varied = {n: "|".join(values) for n, values in STRENGTHS.items() if n in schema}
+    options = {**(varied | normal if normal == NORMAL else {}), **selection.options}
+    inside = ",".join(f"{name}={value}" for name, value in options.items())
+    return f"{selection.name}[{inside}]" if inside else selection.name
 
 
 def _encoding_defense(text: str) -> Resolved:

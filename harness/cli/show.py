@@ -51,7 +51,8 @@ def command(
 
     With --plane, records of one attack give a plot of accuracy against what leaks. Short marks are
     what the best guess without the release reaches, the broken line is the accuracy without
-    protection, and squares surround what names its images among candidates. Points of one defense
+    protection, and squares surround what names its images among candidates. A broad bar beside a
+    point goes from the pooled SNR that was reached to its ceiling. Points of one defense
     are joined in the order of the option that differs. Records of several numbers of private
     images, or of accuracy alone, give a curve for each defense over that number instead.
     """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from harness.boards.answering import lacking
 from harness.drawing import heat, svg
 from harness.results import numbers
-from harness.results.bracket import in_decibels
+from harness.results.bracket import in_decibels, proven
 from harness.results.headline import key_findings
 from harness.results.identified import in_words
 from harness.results.numbers import counted
@@ -152,6 +152,6 @@ def leaks_in_order(leaks: Mapping[str, Leak], metrics: Iterable[str]) -> list[Le
 
 CALLED = (
     *(counted, key_findings, rows_in_order, attacks_in_order, cells_in_order, leaks_in_order),
-    *(lacking, threat_models, strongest_under, attacks, record_path, in_words, in_decibels),
+    *(lacking, threat_models, strongest_under, attacks, record_path, in_words, in_decibels, proven),
 )
 """What templates call, by their own names."""

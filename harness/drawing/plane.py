@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from harness.api.errors import UsageError, nearest
 from harness.asking.request import parse_stack
+from harness.results.bracket import bracketed, proven
 from harness.results.identified import in_words, names_images
 from harness.results.numbers import gained, metric_name, off_scale, share
 from harness.results.view import WEAK, BoardView, Leak, Number, RowView, TrackView
-from harness.scoring.verdict import main_metric
+from harness.scoring.verdict import MAIN_METRIC, main_metric
+from harness.store.bounds import bounded
 from harness.store.record import RunRecord, Used
 
 Options: TypeAlias = Mapping[str, Any]
@@ -32,8 +34,19 @@ ASKED = (
     *("batch_size", "victim_epochs", "bn_mode", "seed"),
 )
 """What a request may ask for that changes what is measured, beside the defense."""
+CROWDED = 0.3
+"""A label that would lie on other things by this share of its area is left out."""
 NO_SCALE = ("seed",)
 """Numbers that are in no order."""
+BUDGET = "epsilon"
+"""The option that is always told of a point, also where no other of its series differs in it."""
+BAR = "reached … ceiling, pooled"
+"""What a bar beside a point is, in a legend."""
+OVER_BLIND = (
+    "bars beside points are pooled SNR over a blind guess: of one attack, up to its ceiling"
+)
+POOLED = "bars beside points are pooled SNR: what was reached, up to its ceiling"
+"""Likewise in a note: of a board's rows, and of records."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,9 @@ class Point:
     """One record or row: accuracy, leakage and what the best guess reaches; intervals at 95%.
 
     `name` is the row's defense, or the record's id; `tip` is what it says when pointed at. `named`:
-    its images are surely told among candidates, whatever leaks of them besides.
+    its images are surely told among candidates, whatever leaks of them besides. `bracket` is what
+    one attack reached and what bounds it, pooled, where a ceiling says so: another measure in the
+    unit of the axis, to be drawn beside the point.
     """
 
     name: str
@@ -52,6 +67,7 @@ class Point:
     null: float | None = None
     front: bool = False
     named: bool = False
+    bracket: tuple[float, float] | None = None
     tip: str = ""
 
 
@@ -59,7 +75,8 @@ class Point:
 class Plane:
     """All that is drawn. `lines` joins points by number; `unprotected` accuracies are sorted.
 
-    `series` are the names of defenses in the order of their colours. `ground` is a leakage to draw
+    `series` are the names of defenses in the order of their colours. `bar` says what a bracket is,
+    and is empty where no point has one. `ground` is a leakage to draw
     a line at, `chance` the accuracy of guessing. Leakage of `off_scale` or more would leave the
     rest no room: such points stand at the edge.
     """
@@ -76,6 +93,7 @@ class Plane:
     note: str = ""
     across: str = ""
     up: str = ""
+    bar: str = ""
 
     @property
     def columns(self) -> list[float]:
@@ -157,6 +175,7 @@ def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane |
     known = [(len(row.seeds), row.reference) for row, _, _ in placed if row.reference]
     known.sort(key=lambda each: -each[0])  # one line stands for all: that of most seeds
     unit = placed[0][2].unit
+    there = any(_bracket(row, leak) for row, _, leak in placed)
     return Plane(
         points=tuple(
             Point(
@@ -167,6 +186,7 @@ def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane |
                 leakage=leak.gain,
                 front=row.rank.get(metric) == 1,
                 named=row.names_images,
+                bracket=_bracket(row, leak),
                 tip=_tip(row, accuracy, leak, metric),
             )
             for (row, accuracy, leak), name, label in zip(
@@ -180,7 +200,17 @@ def row_plane(track: TrackView, rows: Iterable[RowView], metric: str) -> Plane |
         off_scale=off_scale(unit),
         ground=0.0,
         chance=next((row.chance for row, _, _ in placed if row.at_chance), None),
+        bar=BAR if there else "",
     )
+
+
+def _bracket(row: RowView, leak: Leak) -> tuple[float, float] | None:
+    """In decibels over a blind guess, where the axis has decibels over the best one.
+
+    An axis of another metric, or of absolute values, has no place for it.
+    """
+    fits = row.bracket is not None and leak.metric == MAIN_METRIC
+    return row.bracket.over_blind if row.bracket and fits else None
 
 
 def front_of(view: BoardView) -> Plane | None:
@@ -199,10 +229,11 @@ def _headed(plane: Plane, view: BoardView, track: TrackView, metric: str) -> Pla
     size = f", from {int(n):,} images" if n else ""
     who = "the best learner" if any(row.learner for row in track.rows) else "the victim"
     unit = f" ({plane.unit})" if plane.unit else ""
+    note = "of each image the strongest attack; 95% intervals; below 0 is worse than guessing"
     return replace(
         plane,
         heading=f"{view.title}: {track.title[:1].lower()}{track.title[1:]}",
-        note="of each image the strongest attack; 95% intervals; below 0 is worse than guessing",
+        note=f"{note}\n{OVER_BLIND}" if plane.bar else note,
         across=f"accuracy of {who}{size}",
         up=f"gain in {metric_name(metric)} over guessing{unit}   higher leaks more →",
     )
@@ -244,6 +275,10 @@ def _tip(row: RowView, accuracy: Number, leak: Leak, metric: str) -> str:
         f"{row.identified.attack} names {in_words(row.identified)}"
         if row.identified and row.names_images
         else "",
+        f"pooled SNR, reached … ceiling: {bracketed(row.bracket)} dB, {row.bracket.attack}"
+        if row.bracket
+        else "",
+        proven(row.budget) if row.budget else "",
         WEAK if row.only_weak else "",
         "" if row.protected else "the reference, without a rank",
         "" if row.verified else "unverified",
@@ -263,9 +298,22 @@ def _labels(
     labels = []
     for name, own in zip(series, options, strict=True):
         among = [each for other, each in zip(series, options, strict=True) if other == name]
-        within = [option for option in differing(among) if option not in asked]
+        within = [option for option in _telling(among) if option not in asked]
+        if BUDGET not in within and own.get(BUDGET) is not None:
+            within.append(BUDGET)
         labels.append(", ".join(written(own, within + over_all)))
     return labels
+
+
+def _telling(options: Sequence[Options]) -> list[str]:
+    """Names that differ, but for those of a single value that only go where one before them is."""
+    kept: list[str] = []
+    for name in differing(options):
+        there = [name in each for each in options]
+        single = len({str(each[name]) for each in options if name in each}) == 1
+        if not (single and any(there == [one in each for each in options] for one in kept)):
+            kept.append(name)
+    return kept
 
 
 def _lines(
@@ -273,7 +321,7 @@ def _lines(
 ) -> list[tuple[int, ...]]:
     """Points of one series to join: one number walks along a line, all else stays the same.
 
-    Series by series, in the order of their `names`; none of which more than `most` options differ.
+    Series by series, in the order of their `names`; none of which more than `most` numbers differ.
     """
     by_series = ([i for i, other in enumerate(series) if other == name] for name in names)
     return [line for members in by_series for line in _walks(members, options, most)]
@@ -286,7 +334,7 @@ def _walks(
     names = differing(among)
     scales = [n for n in names if all(type(each.get(n)) in (int, float) for each in among)]
     numbers = [name for name in scales if name not in NO_SCALE]
-    if not numbers or len(names) > most:
+    if not numbers or len(numbers) > most:
         return []
     walked = max(numbers, key=lambda name: len({each[name] for each in among}))
 
@@ -314,22 +362,26 @@ def make_plane(records: Sequence[RunRecord], metric: str | None = None) -> Plane
     unit = f" ({score.unit})" if score.unit else ""
     # the axis's name is written upwards, so that the arrow points where more leaks
     more = "higher leaks more →" if score.leaks_more == "higher" else "← lower leaks more"
+    points = tuple(
+        _point(record, name, label, metric)
+        for record, name, label in zip(records, series, labels, strict=True)
+    )
+    there = any(point.bracket for point in points)
+    note = f"threat model {first.threat_model}, {first.release_kind} released; 95% intervals"
     return Plane(
-        points=tuple(
-            _point(record, name, label, metric)
-            for record, name, label in zip(records, series, labels, strict=True)
-        ),
+        points=points,
         series=tuple(dict.fromkeys(series)),
         lines=tuple(_lines(dict.fromkeys(series), series, options)),
         unprotected=_unprotected(records),
         unit=score.unit,
         off_scale=off_scale(score.unit),
         heading=f"{first.attack.name} on {first.dataset.name}: accuracy against leakage",
-        note=f"threat model {first.threat_model}, {first.release_kind} released; 95% intervals",
+        note=f"{note}\n{POOLED}" if there else note,
         across="accuracy of the best learner"
         if _taught(records)
         else f"accuracy of the victim ({first.victim.name})",
         up=f"{metric}{unit}   {more}",
+        bar=BAR if there else "",
     )
 
 
@@ -350,7 +402,16 @@ def _point(record: RunRecord, series: str, label: str, metric: str) -> Point:
         leakage=Number(value=score.mean, ci=score.ci),
         null=score.null,
         named=names_images(record),
+        bracket=_of_record(record) if metric == MAIN_METRIC else None,
     )
+
+
+def _of_record(record: RunRecord) -> tuple[float, float] | None:
+    """What its attack reached and what bounds that, where the ceiling says something."""
+    found = dict(bounded(record)).get(record.attack.name)
+    if found is None or found.vacuous:
+        return None
+    return found.reached.value, found.ceiling.value
 
 
 def _check_comparable(records: Sequence[RunRecord]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.drawing.plane import best_place, ends, widened
+from harness.drawing.plane import CROWDED, best_place, ends, widened
 from harness.results.view import Number
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ PLACES = (
     *((13, 18), (13, -18), (-13, 18), (-13, -18), (0, 26), (0, -26)),
 )
 """Where the end of a label that is near its mark may be: points right of and above the mark."""
+BAR = 12
+"""Points right of a mark that its bracket stands at."""
 RING, SQUARE = 13, 15
 """Points across: what surrounds a point of the front, and one whose images are named."""
 DASHES, DOTS = (0, (4, 3)), (0, (1, 2))
@@ -88,14 +90,14 @@ def _framed(said: str, note: str, entries: Sequence[Line2D]) -> tuple[Figure, Ax
     longest = max(len(str(entry.get_label())) for entry in entries)
     columns = min(len(entries), max(1, int(ACROSS / (HANDLE + longest * LETTER))))
     heading = fill(said, width=int(ACROSS / BOLD_LETTER))
-    lines = heading.count("\n") + 2, -(-len(entries) // columns)
+    lines = heading.count("\n") + note.count("\n") + 2, -(-len(entries) // columns)
     height = BOTTOM + UP + sum(lines) * LINE + 2 * AIR
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.add_axes((LEFT / WIDTH, BOTTOM / height, ACROSS / WIDTH, UP / height))
     at: dict[str, Any] = {"x": LEFT / WIDTH, "va": "top", "linespacing": 1.25}
     figure.text(y=1 - AIR / height, s=heading, size=11.5, weight="bold", color=INK, **at)
-    below = AIR * 1.1 + (lines[0] - 1) * LINE
+    below = AIR * 1.1 + (heading.count("\n") + 1) * LINE
     figure.text(y=1 - below / height, s=note, size=9, color=FAINT, **at)
     _legend(axes, entries, columns)
     return figure, axes
@@ -181,6 +183,9 @@ def _entries(plane: Plane) -> Iterator[Line2D]:
     if any(point.named for point in plane.points):
         square: dict[str, Any] = {"fillstyle": "none", "markersize": 10, "linewidth": 0}
         yield entry("images named among candidates", color=WARN, marker="s", **square)
+    if plane.bar:
+        bracket: dict[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 4}
+        yield entry(plane.bar, linewidth=0, alpha=0.45, **bracket)
     if plane.unprotected:
         values = ", ".join(f"{number.value:.3f}" for number in plane.unprotected)
         yield entry(f"unprotected {values}", linestyle=DASHES)
@@ -234,7 +239,8 @@ def _moved(point: Point, edge: float) -> Point:
 
 def _span(point: Point) -> list[float]:
     """All that is drawn of a point, upwards."""
-    return [*ends(point.leakage), *([] if point.null is None else [point.null])]
+    null = [] if point.null is None else [point.null]
+    return [*ends(point.leakage), *null, *(point.bracket or ())]
 
 
 def _fill(axes: Axes, plane: Plane) -> None:
@@ -308,10 +314,23 @@ def _mark(axes: Axes, point: Point, colour: str, marker: str) -> None:
         axes.plot((x, x), point.leakage.ci, **bars)
     outline: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.9}
     axes.plot(x, y, color=colour, marker=marker, markersize=7.5, zorder=4, **outline)
+    if point.bracket:
+        _bracket(axes, x, point.bracket, colour)
+
+
+def _bracket(axes: Axes, x: float, bracket: tuple[float, float], colour: str) -> None:
+    """A broad bar right of a mark from what was reached to the ceiling, with a lid on that."""
+    from matplotlib.transforms import offset_copy
+
+    beside = offset_copy(axes.transData, fig=axes.get_figure(root=True), x=BAR, units="points")
+    broad: dict[str, Any] = {"linewidth": 4, "alpha": 0.45, "solid_capstyle": "butt"}
+    axes.plot((x, x), bracket, color=colour, transform=beside, zorder=3, **broad)
+    lid: dict[str, Any] = {"marker": "_", "markersize": 9, "markeredgewidth": 1.6}
+    axes.plot(x, bracket[1], color=colour, transform=beside, zorder=3, **lid)
 
 
 def _label(axes: Axes, plane: Plane) -> None:
-    """Write each point's label where it covers least of what is drawn already."""
+    """Write each point's label where it covers least; one that has no room is left out."""
     whole = np.asarray(axes.get_window_extent().extents)
     signs = _signs(plane)
     taken = list(_drawn(axes, plane))
@@ -319,10 +338,13 @@ def _label(axes: Axes, plane: Plane) -> None:
         if point.label:
             tried = [_written(axes, point, signs[point.series][0], place) for place in PLACES]
             boxes = np.array([each.get_window_extent().extents for each in tried])
-            best, _ = best_place(boxes, np.array(taken), whole)
-            taken.append(tuple(boxes[best]))
-            for other in tried[:best] + tried[best + 1 :]:
-                other.remove()
+            best, cost = best_place(boxes, np.array(taken), whole)
+            width, height = boxes[best][2:] - boxes[best][:2]
+            kept = [] if cost > CROWDED * width * height else [best]
+            taken += [tuple(boxes[place]) for place in kept]
+            for place, other in enumerate(tried):
+                if place not in kept:
+                    other.remove()
 
 
 def _written(axes: Axes, point: Point, colour: str, place: tuple[int, int]) -> Annotation:
@@ -373,3 +395,7 @@ def _boxes(axes: Axes, point: Point) -> Iterator[Box]:
     if point.accuracy.ci:
         left, right = (at((end, 0))[0] for end in point.accuracy.ci)
         yield left, y - 2, right, y + 2
+    if point.bracket:
+        low, high = sorted(at((0, end))[1] for end in point.bracket)
+        right = x + BAR * DPI / 72
+        yield right - 10, low - 4, right + 10, high + 4

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from harness.drawing.curves import Curve, Spot, row_curves
-from harness.drawing.plane import Plane, Point, best_place, ends, row_plane, widened
+from harness.drawing.plane import CROWDED, Plane, Point, best_place, ends, row_plane, widened
 from harness.results.numbers import percent, share
 from harness.results.ranks import rows_in_order
 from harness.results.view import BoardView, TrackView
@@ -39,6 +39,8 @@ SHAPES = (
 )
 SQUARE = "M-9-9h18v18h-18z"
 """Around a mark whose images are named."""
+BAR = 11.0
+"""How far right of a mark its bracket stands."""
 COLOURS = 7
 LETTER, LINE = 6.2, 12.0
 """About how wide a letter is, and how high a line: units of the picture."""
@@ -48,8 +50,6 @@ PLACES = (
     *((12, -18), (12, 27), (-12, -18), (-12, 27)),
 )
 """How far right of and below its mark a label's foot may be: the end that is near the mark."""
-CROWDED = 0.3
-"""A label that would lie on other things by this share of its area is left out."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,17 @@ class Label:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point's sign at its place, its error bars as lines, and its label if there is room."""
+    """A point's sign at its place, its error bars as lines, and its label if there is room.
+
+    `bracket` goes from what was reached to the ceiling, beside the sign.
+    """
 
     point: Point
     series: Series
     x: float
     y: float
     bars: tuple[Box, ...]
+    bracket: Box | None = None
     label: Label | None = None
 
 
@@ -128,6 +132,7 @@ class Drawing:
     unit: str
     capped: bool
     named: bool
+    bar: str
 
 
 def drawing(track: TrackView, metric: str) -> Drawing | None:
@@ -158,6 +163,7 @@ def drawing(track: TrackView, metric: str) -> Drawing | None:
         unit=plane.unit,
         capped=any(map(plane.beyond, plane.points)),
         named=any(point.named for point in plane.points),
+        bar=plane.bar,
     )
 
 
@@ -274,8 +280,9 @@ def _across(plane: Plane) -> Scale:
 
 def _up(plane: Plane) -> Scale:
     """Of the gains that leave room for each other; the others stand at the top."""
-    near = [point.leakage for point in plane.points if not plane.beyond(point)]
-    return Scale(*widened([0.0, *(v for number in near for v in ends(number))], AIR), BOTTOM, TOP)
+    near = [point for point in plane.points if not plane.beyond(point)]
+    values = [v for point in near for v in (*ends(point.leakage), *(point.bracket or ()))]
+    return Scale(*widened([0.0, *values], AIR), BOTTOM, TOP)
 
 
 def _mark(point: Point, plane: Plane, series: Series, across: Scale, up: Scale) -> Mark:
@@ -288,13 +295,17 @@ def _mark(point: Point, plane: Plane, series: Series, across: Scale, up: Scale) 
         bars.append((across(ci[0]), y, across(ci[1]), y))
     if (ci := point.leakage.ci) and not beyond:
         bars.append((x, up(ci[0]), x, up(ci[1])))
-    return Mark(point, series, x, y, tuple(bars))
+    bracket = None
+    if point.bracket and not beyond:
+        reached, ceiling = map(up, point.bracket)
+        bracket = x + BAR, reached, x + BAR, ceiling
+    return Mark(point, series, x, y, tuple(bars), bracket)
 
 
 def _boxes(mark: Mark) -> Iterator[Box]:
     """What a mark and its error bars take."""
     yield mark.x - 7, mark.y - 7, mark.x + 7, mark.y + 7
-    for x1, y1, x2, y2 in mark.bars:
+    for x1, y1, x2, y2 in (*mark.bars, *([mark.bracket] if mark.bracket else [])):
         yield min(x1, x2) - 1, min(y1, y2) - 1, max(x1, x2) + 1, max(y1, y2) + 1
 
 

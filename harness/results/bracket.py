@@ -1,4 +1,4 @@
-"""What was reached beside what nothing exceeds: a row's leakage from both sides."""
+"""What was reached beside what nothing exceeds, and what is proven: leakage from both sides."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from harness.results.material import Group
 from harness.results.numbers import combined, number
 from harness.results.view import Bracket, Number
-from harness.scoring.ceilings import LABELS, Proof, Reached
-from harness.store.record import RunRecord
+from harness.scoring.ceilings import Proven
+from harness.store.bounds import BLIND, IDENTIFICATION, Bounded, Budget, bounded, budget_of
 
-Held = tuple[int, Proof, Reached]
-"""Of one seed: what a ceiling says, and what one attack reached of it."""
+Held = tuple[int, Bounded]
+"""Of one seed: what one attack reached, and what bounds it."""
 
 
 def bracket(groups: Iterable[Group]) -> Bracket | None:
@@ -38,30 +38,46 @@ def _room(each: Bracket) -> tuple[bool, float]:
 def _of_group(group: Group) -> Iterator[Bracket]:
     found: dict[tuple[str, str], list[Held]] = {}
     for record in group.counted:
-        for attack, proof, reached in _held(record):
-            place = attack, reached.bound
-            found.setdefault(place, []).append((record.request.seed, proof, reached))
-    for (attack, bound), held in found.items():
-        yield _over_seeds(attack, bound, held)
+        for attack, each in bounded(record):
+            found.setdefault((attack, each.reached.bound), []).append((record.request.seed, each))
+    for (attack, _), held in found.items():
+        yield _over_seeds(attack, held)
 
 
-def _held(record: RunRecord) -> Iterator[tuple[str, Proof, Reached]]:
-    for proof in record.ceilings.values():
-        for attack, reached in proof.reached.items():
-            if reached.bound:
-                yield attack, proof, reached
-
-
-def _over_seeds(attack: str, bound: str, held: list[Held]) -> Bracket:
-    proven = [proof.quantities[bound] for _, proof, _ in held]
+def _over_seeds(attack: str, held: list[Held]) -> Bracket:
+    every = [each for _, each in held]
     return Bracket(
         attack=attack,
-        reached=combined([number(reached.value, reached.interval) for _, _, reached in held]),
-        ceiling=combined([number(each.value, each.interval) for each in proven]),
-        labels=bound.endswith(LABELS),
-        vacuous=any(bound in proof.vacuous for _, proof, _ in held),
-        seeds=tuple(seed for seed, _, _ in held),
+        reached=combined([number(e.reached.value, e.reached.interval) for e in every]),
+        ceiling=combined([_number(e.ceiling) for e in every]),
+        labels=every[0].labels,
+        vacuous=any(each.vacuous for each in every),
+        blind=_combined(each.beside(BLIND) for each in every),
+        identification=_combined(each.beside(IDENTIFICATION) for each in every),
+        seeds=tuple(seed for seed, _ in held),
     )
+
+
+def _number(proven: Proven) -> Number:
+    return number(proven.value, proven.interval)
+
+
+def _combined(proven: Iterable[Proven | None]) -> Number | None:
+    """None where it is not told of every seed."""
+    found = list(proven)
+    told = [_number(each) for each in found if each]
+    return combined(told) if told and len(told) == len(found) else None
+
+
+def budget(groups: Iterable[Group]) -> Budget | None:
+    """What is proven of a row's release: of several seeds that with the largest epsilon."""
+    found = (budget_of(record) for group in groups for record in group.ok)
+    return max(filter(None, found), key=lambda each: each.epsilon, default=None)
+
+
+def proven(found: Budget) -> str:
+    """`(2, 1e-05)-differential privacy: replace one image by another of its class`."""
+    return f"({found.epsilon:.3g}, {found.delta:g})-differential privacy: {found.adjacency}"
 
 
 def bracketed(found: Bracket) -> str:

@@ -11,7 +11,7 @@ from harness.asking.registry import registry
 from harness.asking.request import Request, parse_stack
 from harness.boards.answering import MISSING
 from harness.boards.protocol import Board, Claim, Track
-from harness.results.bracket import bracket, unbounded
+from harness.results.bracket import bracket, budget, unbounded
 from harness.results.identified import identified
 from harness.results.learned import curve_of, over_seeds, retained, size_of
 from harness.results.material import Group, Line, Material, lines
@@ -141,6 +141,7 @@ def _row_view(
         curve=tuple(curve),
         bracket=bracket(line.groups),
         unbounded=unbounded(line.groups),
+        budget=budget((*line.groups, *line.beside, *line.alone)),
         leaks=leaked,
         cells=tuple(cells),
         flags=tuple(flags),

@@ -31,10 +31,13 @@ def key_findings(view: BoardView) -> tuple[str, ...]:
 
 
 def in_short(view: BoardView) -> tuple[str, ...]:
-    """The same without what is said of attacks over all rows: for a page that has little room."""
+    """The front and how many rows to doubt: for a page that has little room.
+
+    How many cells are to run is left to the page.
+    """
     if view.status == "defined" or not any(row.rank for row in view.rows):
         return key_findings(view)
-    return (*_lacking(view), _found(view)[0], _trust(view))
+    return (_found(view)[0], f"{_doubts(view)}.")
 
 
 def _lacking(view: BoardView) -> Iterator[str]:
@@ -159,13 +162,20 @@ def _inherited(row: RowView) -> bool:
 
 def _trust(view: BoardView) -> str:
     """What stands against the numbers: rows unverified, cells without a number."""
-    rows = view.rows
-    states: Counter[str] = Counter(cell.status for row in rows for cell in row.cells)
-    unverified = sum(not row.verified for row in rows)
+    states: Counter[str] = Counter(cell.status for row in view.rows for cell in row.cells)
     lacks = [f"{states[state]} {words}" for state, words in LACKS.items() if states[state]]
     pairs = f"of {counted(states.total(), 'pair')} of a defense and an attack"
+    return f"{_doubts(view)}; {pairs} " + (
+        f"{', '.join(lacks)}." if lacks else "each has a result."
+    )
+
+
+def _doubts(view: BoardView) -> str:
+    """How many rows are unverified, and how many older."""
+    rows = view.rows
+    unverified = sum(not row.verified for row in rows)
     older = sum(bool(row.older) for row in rows)
     doubts = f"{unverified} of {counted(len(rows), 'row')} are unverified"
     if older:
         doubts = f"{doubts}, {older} older: of earlier source, versions or options"
-    return f"{doubts}; {pairs} " + (f"{', '.join(lacks)}." if lacks else "each has a result.")
+    return doubts

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from harness.results.material import Group, Line
     from harness.results.view import (
         BoardView,
+        Bracket,
         CellView,
         Identified,
         Leak,
@@ -48,10 +49,15 @@ COLUMNS = (
     *("private_images", "rounds", "learner", "chosen", "validation"),
     *("identified_by", "top1", "top1_low", "top1_high", "top1_chance"),
     *("auc", "auc_low", "auc_high", "candidates", "identified_in_rounds", "older", "to_run_again"),
+    *("reached_by", "reached_db", "reached_low", "reached_high"),
+    *("ceiling_db", "ceiling_low", "ceiling_high", "ceiling_reads_labels", "ceiling_vacuous"),
+    *("identification_ceiling", "no_ceiling", "epsilon", "delta", "adjacency"),
 )
 """Of leaderboard.csv. `kind` is `row`, `cell` or `learner`; lists are parted by spaces.
 
-The `chosen` learners are a row's curve over private images and rounds.
+The `chosen` learners are a row's curve over private images and rounds. `ceiling_db` bounds the
+pooled SNR of the one attack that comes nearest to it, never a row's mean; `epsilon` is of one
+`adjacency`, and budgets of two do not compare.
 """
 OF_BOARDS = {
     **dict.fromkeys(("board", "track"), TEXT),
@@ -121,6 +127,9 @@ def _row(row: RowView) -> Values:
         **_identified(row.identified),
         "older": _names(row.older),
         "to_run_again": row.again,
+        **_bracket(row.bracket),
+        "no_ceiling": row.unbounded,
+        **(row.budget.model_dump() if row.budget else {}),
     }
 
 
@@ -134,6 +143,24 @@ def _identified(found: Identified | None) -> Values:
         **_number("auc", found.auc),
         "candidates": found.candidates,
         "identified_in_rounds": found.fewer_rounds,
+    }
+
+
+def _bracket(found: Bracket | None) -> Values:
+    if found is None:
+        return {}
+    (reached_low, reached_high), (low, high) = (
+        each.ci or (None, None) for each in (found.reached, found.ceiling)
+    )
+    return {
+        "reached_by": found.attack,
+        "reached_db": found.reached.value,
+        **{"reached_low": reached_low, "reached_high": reached_high},
+        "ceiling_db": found.ceiling.value,
+        **{"ceiling_low": low, "ceiling_high": high},
+        "ceiling_reads_labels": found.labels,
+        "ceiling_vacuous": found.vacuous,
+        "identification_ceiling": found.identification and found.identification.value,
     }
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.scoring.summary import Interval
 from harness.scoring.verdict import ABSOLUTE, MAIN_METRIC
+from harness.store.bounds import Budget
 
 CellStatus = Literal["ok", "failed", "timeout", "not_applicable", "missing"]
 Standing = Literal["passed", "failed", "not run"]
@@ -191,7 +192,8 @@ class Bracket(_Seen):
     """Pooled SNR in dB: the attack that comes nearest to its ceiling, and that ceiling.
 
     `labels`: it reads labels, and the ceiling is that of whoever does. A `vacuous` one holds and
-    says nothing.
+    says nothing. `blind` is what somebody has who looks at no release, and `identification` the
+    most that anybody names among as many candidates; None where the ceiling does not say.
     """
 
     attack: str
@@ -199,7 +201,19 @@ class Bracket(_Seen):
     ceiling: Number
     labels: bool
     vacuous: bool
+    blind: Number | None = None
+    identification: Number | None = None
     seeds: tuple[int, ...] = ()
+
+    @property
+    def over_blind(self) -> tuple[float, float] | None:
+        """What was reached and what is the most, in dB over a blind guess.
+
+        None where that is not known, or the ceiling says nothing.
+        """
+        if self.blind is None or self.vacuous:
+            return None
+        return self.reached.value - self.blind.value, self.ceiling.value - self.blind.value
 
 
 class RowView(_Leaking):
@@ -213,7 +227,8 @@ class RowView(_Leaking):
     `learners` are all that were tried, `curve` what is learned from other numbers of images, the
     row's own number among them. `identified` is how well images are told among candidates, where
     an attack asked. `bracket` is what was reached beside its ceiling, where there is one, and
-    `unbounded` why there is none, where that was asked. `older` names plugins whose source,
+    `unbounded` why there is none, where that was asked. `budget` is what is proven of the release,
+    by the defense itself or by a ceiling. `older` names plugins whose source,
     versions or options are others by now; of these, `again` counts the cells of other versions or
     options, which are to run again.
     """
@@ -238,6 +253,7 @@ class RowView(_Leaking):
     identified: Identified | None = None
     bracket: Bracket | None = None
     unbounded: str = ""
+    budget: Budget | None = None
     older: tuple[str, ...] = ()
 
     @property

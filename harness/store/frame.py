@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from harness.store.bounds import IDENTIFICATION, Bounded, bounded, budget_of
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -27,6 +29,11 @@ COLUMNS = {
     "learner": TEXT,
     **dict.fromkeys(("top1", "top1_low", "top1_high", "top1_chance", "auc"), REAL),
     "flags": TEXT,
+    **dict.fromkeys(("reached_db", "reached_low", "reached_high"), REAL),
+    **dict.fromkeys(("ceiling_db", "ceiling_low", "ceiling_high"), REAL),
+    "ceiling_vacuous": "boolean",
+    **dict.fromkeys(("identification_ceiling", "epsilon", "delta"), REAL),
+    "adjacency": TEXT,
 }
 """A record's columns, in their order, and how pandas holds them.
 
@@ -34,6 +41,8 @@ COLUMNS = {
 whole. `null` is the best null's mean, `gain` signed so that positive leaks more, `reference` the
 accuracy without protection, `chance` that of naming one class always, `learner` who the accuracy is
 of. `top1` is how often a true image came first among candidates. Flags are parted by spaces.
+`reached_db` is the attack's pooled SNR beside the `ceiling_db` that bounds it, which says nothing
+where it is vacuous; `epsilon` at `delta` is what is proven of the release, of one `adjacency`.
 """
 
 
@@ -46,10 +55,14 @@ def rows_of(record: RunRecord) -> list[dict[str, Any]]:
         whole["chance"] = found.chance
         whole["learner"] = found.inference if found.by_learner else None
     whole |= _identified(record.identification)
-    rows = _scored(whole, record.privacy)
+    if proven := budget_of(record):
+        whole |= proven.model_dump()
+    held = dict(bounded(record))
+    rows = _scored({**whole, **_bounded(held.get(record.attack.name))}, record.privacy)
     for name, each in record.members.items():
         ended = {"status": each.status, "error": each.error, "flags": _flags(each.flags)}
-        own = {**whole, **ended, **_identified(each.identification), "member": name}
+        told = {**_identified(each.identification), **_bounded(held.get(name))}
+        own = {**whole, **ended, **told, "member": name}
         rows += _scored(own, each.privacy)
     return rows
 
@@ -60,6 +73,19 @@ def _identified(found: Identification | None) -> dict[str, float | None]:
         return dict.fromkeys(("top1", "top1_low", "top1_high", "top1_chance", "auc"))
     chance = {"top1_chance": found.top1_chance, "auc": found.auc}
     return {**_with_ends("top1", found.top1, found.top1_ci), **chance}
+
+
+def _bounded(found: Bounded | None) -> dict[str, Any]:
+    """What an attack reached beside its ceiling; nothing where none holds against it."""
+    if found is None:
+        return {}
+    named = found.beside(IDENTIFICATION)
+    return {
+        **_with_ends("reached_db", found.reached.value, found.reached.interval, "reached"),
+        **_with_ends("ceiling_db", found.ceiling.value, found.ceiling.interval, "ceiling"),
+        "ceiling_vacuous": found.vacuous,
+        "identification_ceiling": named and named.value,
+    }
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:
@@ -106,10 +132,11 @@ def _scored(of: Mapping[str, Any], scores: Mapping[str, MetricScore]) -> list[di
 
 
 def _with_ends(
-    name: str, value: float | None, ends: tuple[float, float] | None
+    name: str, value: float | None, ends: tuple[float, float] | None, bare: str = ""
 ) -> dict[str, float | None]:
+    """`bare` is the name without its unit, where it has one."""
     low, high = ends or (None, None)
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
+    return {name: value, f"{bare or name}_low": low, f"{bare or name}_high": high}
 
 
 def _flags(flags: Iterable[Any]) -> str:

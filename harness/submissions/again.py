@@ -15,10 +15,12 @@ from harness.scoring.matching import CODEBOOK
 from harness.scoring.summary import PROPORTION, ByImage, Interval, MetricScore, guess_name
 from harness.store.features import FOLDER as FEATURES
 from harness.store.paths import disk_errors, scratch_folder
+from harness.submissions.siblings import proven_otherwise
 from harness.submissions.sums import ABSOLUTE, DECIBELS, FLIPS, RELATIVE, inside, shown
 
 if TYPE_CHECKING:
     from harness.running.rejudge import Rejudged, Rescored
+    from harness.scoring.ceilings import Proof
     from harness.store.answers import Answer
     from harness.store.artifacts import Store
     from harness.store.record import RunRecord
@@ -264,11 +266,29 @@ def outside(record: RunRecord, other: RunRecord) -> list[str]:
     for name, finding in record.findings.items():
         value = other.findings[name].value if name in other.findings else None
         found += _strays(name, finding.value, finding.ci, value, finding.unit)
+    for name, proof in record.ceilings.items():
+        found += _bounded_otherwise(name, proof, other.ceilings.get(name))
     if record.utility:
         stated, bounds = record.utility.accuracy, record.utility.interval
         value = other.utility.accuracy if other.utility else None
         found += _strays("accuracy", stated, bounds, value)
     return found
+
+
+def _bounded_otherwise(name: str, proof: Proof, now: Proof | None) -> Iterator[str]:
+    """What a ceiling says now, and what was reached of it: noise is drawn alike."""
+    if now is None:
+        yield f"the ceiling '{name}' says nothing any more"
+        return
+    if told := proven_otherwise(proof, now):
+        yield f"ceiling '{name}': {told}"
+    for attack, reached in proof.reached.items():
+        found = now.reached.get(attack)
+        if found is None:
+            yield f"ceiling '{name}': nothing is reached by '{attack}'"
+        else:
+            what = f"what '{attack}' reached of {name}"
+            yield from _strays(what, reached.value, reached.interval, found.value, "dB")
 
 
 def _strays(

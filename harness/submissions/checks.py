@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from harness.api.errors import EXIT_FAILED, EXIT_INTEGRITY, IntegrityError, UsageError
 from harness.asking.plan import Cell, plan, resolved
-from harness.asking.registry import registry
+from harness.asking.registry import OWN_DISTRIBUTION, registry
 from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import strange
@@ -46,7 +46,7 @@ from harness.submissions.folder import (
     protocol_of,
 )
 from harness.submissions.siblings import between, disagreements
-from harness.submissions.sums import PAIRED, within
+from harness.submissions.sums import BOUNDED, PAIRED, within
 
 Outcome = Literal["ok", "differs", "cannot", "broken"]
 What = Literal["record", "records", "control", "submission", "board"]
@@ -322,6 +322,12 @@ def of_version(record: RunRecord) -> Iterator[Note]:
         yield "ok", f"records of version {record.version} do not keep what their gains are of"
 
 
+def of_ceilings(record: RunRecord) -> Iterator[Note]:
+    """Ceilings are held to their own numbers and their siblings', which computes none of them."""
+    if any(proof.quantities for proof in record.ceilings.values()):
+        yield "ok", "its ceilings were not computed again, which --rerun does"
+
+
 def of_answers(folder: BoardFolder, there: Iterable[RunRecord]) -> Iterator[Note]:
     """Answers that are kept belong to records and take no more room than a board has for them."""
     known, paths = {record.id for record in there}, folder.answer_paths
@@ -403,6 +409,19 @@ def of_knowledge(record: RunRecord) -> Iterator[Note]:
     if {*record.channels_used} != cell.channels:
         named = ", ".join(sorted(cell.channels))
         yield "broken", f"its attack is given {named}, and the record says something else"
+
+
+def of_asked_ceilings(record: RunRecord) -> Iterator[Note]:
+    """A record has the ceilings that were asked for, be it with a reason why they say nothing.
+
+    Only of those that come with the harness: a stranger's may not have been installed there.
+    """
+    cell, known = _planned(record), registry()
+    if record.status != "ok" or cell is None or record.version < BOUNDED:
+        return
+    for name in sorted(cell.ceilings.keys() - record.ceilings.keys()):
+        if known.origin("ceilings", name).distribution == OWN_DISTRIBUTION:
+            yield "broken", f"it was asked for the ceiling '{name}' and does not have it"
 
 
 def _planned(record: RunRecord) -> Cell | None:

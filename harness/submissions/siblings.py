@@ -9,13 +9,14 @@ are held against their like.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from harness.api.knowledge import ReleaseKind
+from harness.scoring.ceilings import Proof
 from harness.scoring.matching import CODEBOOK
 from harness.scoring.summary import OTHERS, PROPORTION, ByImage, MetricScore, array, guess_name
 from harness.scoring.utility import Utility
@@ -264,11 +265,64 @@ def _slack(unit: str, value: float, *, mean: bool = False) -> float:
     return DECIBELS if unit == "dB" else max(ABSOLUTE, RELATIVE * value)
 
 
+def _bounded(record: RunRecord) -> Any:
+    """What ceilings are of: a release, and who is judged."""
+    targets = record.splits.get("targets")
+    return [_released(record), targets] if record.ceilings else None
+
+
+def _of_ceilings(one: RunRecord, other: RunRecord) -> str:
+    """What the same ceilings say, whoever reached how much of them."""
+    for name in sorted(one.ceilings.keys() & other.ceilings.keys()):
+        used = (_plugin(record.ceiling_plugins.get(name)) for record in (one, other))
+        if len({canonical_json(each) for each in used}) > 1:
+            continue
+        if told := proven_otherwise(one.ceilings[name], other.ceilings[name]):
+            return f"ceiling '{name}': {told}"
+    return ""
+
+
+def proven_otherwise(here: Proof, there: Proof) -> str:
+    """What one of two proofs says that the other does not, whatever was reached; "" if nothing."""
+    if bool(here.reason) != bool(there.reason):
+        return "only one of them has a reason why there is none"
+    for name in sorted(here.quantities.keys() | there.quantities.keys()):
+        numbers = [
+            None if each is None else (each.value, *(each.interval or ()))
+            for each in (here.quantities.get(name), there.quantities.get(name))
+        ]
+        if None in numbers or not _all_near(*filter(None, numbers)):
+            a, b = (shown(each[0] if each else None) for each in numbers)
+            return f"{name} is {a} and {b}" + (", or its interval is another" if a == b else "")
+    return "" if {*here.vacuous} == {*there.vacuous} else "only one of them says that it is vacuous"
+
+
+def _all_near(here: Sequence[float], there: Sequence[float]) -> bool:
+    """Up to what another machine's sums may move a number by."""
+    pairs = zip(here, there, strict=False)
+    near = all(abs(a - b) <= max(ABSOLUTE, RELATIVE * abs(a)) for a, b in pairs)
+    return len(here) == len(there) and near
+
+
+def _of_resolved(one: RunRecord, other: RunRecord) -> str:
+    """How the options of one release turned out, and what is proven of it."""
+    for here, there in zip(one.defense, other.defense, strict=True):
+        for name in sorted(here.resolved.keys() & there.resolved.keys()):
+            a, b = here.resolved[name], there.resolved[name]
+            numbers = [float(each) for each in (a, b) if isinstance(each, int | float)]
+            if not (_all_near(numbers[:1], numbers[1:]) if len(numbers) == 2 else a == b):
+                return f"'{here.name}' turned out with {name} {a} and {b}"
+    return ""
+
+
 _SAME_RELEASE = _of_artifact("release", "of one release they name")
 MATTERS = (
     Matter(_images, *2 * (_of_artifact("load", "of the same images they name"),)),
     Matter(_released, _SAME_RELEASE, _SAME_RELEASE),
+    Matter(_released, _of_resolved, _of_resolved),
+    Matter(_bounded, _of_ceilings, _of_ceilings),
     Matter(_learned, _of_utility, _of_accuracy),
     Matter(_judged, _of_nulls, _of_nulls),
 )
-"""What records have to agree on: images, releases, what is learned from them, and nulls."""
+"""What records have to agree on: images, releases, what is proven of these and learned from them,
+and nulls."""

@@ -11,15 +11,19 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.api.errors import UsageError
+from harness.api.knowledge import Channel
 from harness.asking.request import parse_one, parse_stack
 from harness.rng import KeyedStream, board_key
+from harness.scoring.ceilings import LABELS, MOST_DB, POOLED, Proof, Reached
 from harness.scoring.flags import below_null, undefined_targets
 from harness.scoring.summary import (
+    CONFIDENCE,
     OTHERS,
     PROPORTION,
     ByImage,
@@ -33,6 +37,7 @@ from harness.scoring.summary import (
     spread_reach,
 )
 from harness.scoring.utility import Accuracy, Utility
+from harness.scoring.verdict import MAIN_METRIC
 from harness.store.record import SCHEMAS, RunRecord
 
 Column = NDArray[np.float64]
@@ -48,11 +53,17 @@ DECIBELS = 1e-2
 """Likewise of numbers in decibels."""
 FLIPS = 0.01
 """On this share of images a metric of yes and no may answer otherwise, where two are as near."""
-IMAGES, PAIRED, WHOLE = 4, 5, 6
+IMAGES, PAIRED, WHOLE, BOUNDED = 4, 5, 6, 7
 """Versions of records: from which on scores by image are kept, and what each gain is the mean of,
-and every null. Before `PAIRED`, intervals of several trainings are of their spread alone."""
+and every null, and what ceilings say. Before `PAIRED`, intervals of several trainings are of their
+spread alone."""
 DRAWN = (6.875, 29.375)
 """The interval of eight squares, by the resamples that all records were made with."""
+GAP = 1e-6
+"""Decibels by which a ceiling, what was reached and their gap may disagree: order of sums."""
+ABOVE = "above_ceiling"
+FAR = 1.5
+"""Intervals so many times further apart than they need be are brought together by no resampling."""
 WOBBLE = 0.1
 """Resampled bounds may be off by this share of their distance, lest a new scipy break a board."""
 
@@ -69,6 +80,7 @@ def faults(record: RunRecord) -> list[str]:
     for name, score in record.privacy.items():
         found += [f"{name}: {fault}" for fault in _of_score(score)]
     found += [*_of_members(record), *_of_images(record), *_of_flags(record)]
+    found += [*_of_ceilings(record), *_of_crossings(record)]
     if record.utility:
         checked = _of_utility(record.utility, record.request.repeats, record.version < PAIRED)
         found += [f"utility: {fault}" for fault in checked]
@@ -174,6 +186,122 @@ def _of_flags(record: RunRecord) -> Iterator[str]:
         follows = bool(flags(record.privacy))
         if follows != (name in there):
             yield f"its scores {'ask for' if follows else 'do not bear out'} the flag {name}"
+
+
+def _of_ceilings(record: RunRecord) -> Iterator[str]:
+    """Each ceiling against itself, and what was reached of it against both."""
+    for name, proof in record.ceilings.items():
+        found = [*_of_proof(proof)]
+        for attack, reached in proof.reached.items():
+            found += [f"'{attack}': {fault}" for fault in _of_bound(record, attack, proof)]
+            found += [f"'{attack}': {fault}" for fault in _of_reached(record, attack, reached)]
+            found += [f"'{attack}': {fault}" for fault in _of_gap(proof, reached)]
+        yield from (f"ceiling '{name}': {fault}" for fault in found)
+
+
+def _of_proof(proof: Proof) -> Iterator[str]:
+    if bool(proof.reason) == bool(proof.quantities) or (proof.reason and proof.reached):
+        yield "it has numbers and a reason why it has none, or neither"
+    for name, quantity in proof.quantities.items():
+        if quantity.interval and not within(quantity.value, quantity.interval):
+            yield f"its {name} {quantity.value:.6g} is outside of its interval"
+    for name in sorted({*proof.vacuous} - proof.quantities.keys()):
+        yield f"it says that {name} is vacuous and does not have it"
+
+
+def _of_bound(record: RunRecord, attack: str, proof: Proof) -> Iterator[str]:
+    """An attack is held against the ceiling of whoever knows as much, and against none in secret.
+
+    What companions are given stands in no record; nor is anybody bounded who is told the truth.
+    """
+    channels = {record.attack.name: record.channels_used}
+    channels |= {name: member.channels_used for name, member in record.members.items()}
+    if attack not in channels or any(flag.name == "unranked" for flag in record.flags):
+        return
+    wanted = POOLED + LABELS * (Channel.LABELS in channels[attack])
+    if Channel.CANDIDATES in channels[attack] or wanted not in proof.quantities:
+        wanted = ""
+    if (bound := proof.reached[attack].bound) != wanted:
+        named = [repr(each) if each else "nothing" for each in (wanted, bound)]
+        yield f"by what it is given, {named[0]} bounds it, and the record says {named[1]}"
+
+
+def _of_reached(record: RunRecord, attack: str, reached: Reached) -> Iterator[str]:
+    """What an attack reached by itself, and beside its scores by image where these are kept."""
+    if reached.interval and not within(reached.value, reached.interval):
+        yield f"what it reached, {reached.value:.6g} dB, is outside of its interval"
+    kept = record.by_image.get(MAIN_METRIC) if attack == record.attack.name else None
+    if kept and kept.attack and None not in kept.attack:
+        scores = array(kept.attack)
+        # A pooled ratio is a mean of the images' own, weighted by how much noise each has.
+        if not scores.min() - DECIBELS <= reached.value <= scores.max() + DECIBELS:
+            yield (
+                f"what it reached, {reached.value:.6g} dB, is outside of its scores by image, "
+                f"{scores.min():.6g} to {scores.max():.6g}"
+            )
+
+
+def _of_gap(proof: Proof, reached: Reached) -> Iterator[str]:
+    """What was reached, its ceiling and the share by which errors differ are one equation."""
+    if bool(reached.bound) != (reached.over is not None):
+        yield "it has a bound and no gap to it, or the other way round"
+        return
+    if reached.over is None:
+        return
+    ceiling = proof.quantities.get(reached.bound)
+    if ceiling is None:
+        yield f"it is held against {reached.bound}, which the ceiling does not have"
+        return
+    if MOST_DB in (abs(ceiling.value), abs(reached.value)):
+        return  # decibels end there, and shares do not
+    gap = ceiling.value - reached.value
+    told = 10 * math.log10(1 + reached.over) if reached.over > -1 else -math.inf
+    if not abs(told - gap) <= GAP:
+        yield (
+            f"it is {told:.6g} dB below by its squared errors, and {gap:.6g} by {reached.bound} "
+            f"{ceiling.value:.6g} and {reached.value:.6g} reached"
+        )
+
+
+def _of_crossings(record: RunRecord) -> Iterator[str]:
+    """Who is surely above a ceiling is flagged, and nobody who is not above.
+
+    What every target's error is stands in no record. So the flag is held to whether the attack is
+    above at all, and to two intervals that lie so far apart that a paired one is above zero too.
+    """
+    flags = [flag.message for flag in record.flags if flag.name == ABOVE]
+    held = [
+        (attack, each, proof)
+        for proof in record.ceilings.values()
+        for attack, each in proof.reached.items()
+        if each.bound in proof.quantities
+    ]
+    gaps = [(attack, each.bound, -(each.over or 0.0)) for attack, each, _ in held]
+    above = {crossing(*gap) for gap in gaps if gap[2] > 0}
+    for message in flags:
+        if not any(message.startswith(opening) for opening in above):
+            yield f"nothing that was reached bears out the flag {ABOVE}: {message}"
+    for gap, (attack, each, proof) in zip(gaps, held, strict=True):
+        flagged = any(message.startswith(crossing(*gap)) for message in flags)
+        if _far_above(each, proof) and not flagged:
+            yield f"'{attack}' is surely above {each.bound} and not flagged as {ABOVE}"
+
+
+def crossing(attack: str, bound: str, by: float) -> str:
+    """How the message of the flag begins."""
+    return f"'{attack}' has a squared error {by:.1%} below what {bound} allows"
+
+
+def _far_above(reached: Reached, proof: Proof) -> bool:
+    """Whether it is further above than its intervals allow, corrected for how many attacks."""
+    ceiling = proof.quantities[reached.bound]
+    if not (reached.interval and ceiling.interval):
+        return False
+    normal = NormalDist()
+    many = normal.inv_cdf(1 - (1 - CONFIDENCE) / len(proof.reached))
+    widths = reached.value - reached.interval[0] + ceiling.interval[1] - ceiling.value
+    reach = many / normal.inv_cdf((1 + CONFIDENCE) / 2) * widths
+    return reached.value - ceiling.value > FAR * reach
 
 
 @dataclass(frozen=True, eq=False)

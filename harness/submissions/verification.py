@@ -255,7 +255,9 @@ class Verifier:
         """A record: its id, its sums, then each check as long as nothing is broken."""
         title, notes = "", list[Note]()
         depth: Depth = "consistent"
-        steps: list[tuple[Depth, Check]] = [("consistent", c) for c in (checks.of_members, *others)]
+        held: tuple[Check, ...] = () if self.rerun else (checks.of_ceilings,)
+        own = (checks.of_members, *others, *held)
+        steps: list[tuple[Depth, Check]] = [("consistent", check) for check in own]
         steps += [("judged again", judge)] if judge else []
         try:
             record = (folder or Records(path.parent)).load(path)
@@ -277,6 +279,7 @@ class Verifier:
         """What follows from what was asked; running it again says more of what cannot be."""
         yield from checks.of_counting(record)
         yield from checks.of_knowledge(record)
+        yield from checks.of_asked_ceilings(record)
         if not self.rerun:
             yield from checks.of_absence(record, board)
 

@@ -89,9 +89,21 @@ def test_describe_tells_the_law_and_its_weaknesses(tmp_path: Path) -> None:
 
 def test_describe_takes_a_defenses_theory_to_the_data(tmp_path: Path) -> None:
     arguments = ("--dataset", "fashion-mini", "--private-size", "100", "--json")
-    tables = json.loads(succeed("describe", "singmix", *arguments, cache=tmp_path))["analysis"]
-    assert tables
+    facts = json.loads(succeed("describe", "singmix[tau=1e-2]", *arguments, cache=tmp_path))
+    tables = [*facts["analysis"], facts["ceilings"]]
+    assert facts["analysis"]
     assert all(len(row) == len(t["columns"]) for t in tables for row in t["rows"])
+    assert facts["ceilings"]["of"] == "singmix[tau=1e-2,noise=gaussian,calibrate=public]"
+    rows = [row[:2] for row in facts["ceilings"]["rows"]]
+    assert rows == [["singmix[tau=1e-2]", 1], ["singmix[tau=1e-2]", 10]]
+    assert facts["ceilings"]["reasons"] == []
+
+
+def test_describe_says_why_a_defense_has_no_ceiling(tmp_path: Path) -> None:
+    arguments = ("--dataset", "fashion-mini", "--private-size", "100", "--json")
+    found = json.loads(succeed("describe", "mixup", *arguments, cache=tmp_path))["ceilings"]
+    assert found["rows"] == []
+    assert found["reasons"]
 
 
 def test_show_prints_what_evaluate_printed(cache: Path, records: list[dict[str, Any]]) -> None:

@@ -18,6 +18,7 @@ from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.control import ControlReport
 from harness.rng import KeyedStream, board_key
+from harness.scoring.ceilings import Proof
 from harness.scoring.summary import OTHERS, Values, by_image, guess_name, summarise
 from harness.scoring.utility import Right, summed_up
 from harness.store.record import RunRecord, Stored, Used
@@ -113,6 +114,7 @@ def record_of(cell: BoardCell, returned: bytes = b"", released: bytes = b"") -> 
             name: Stored(key="k", sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
             for name, data in kept.items()
         },
+        ceilings={name: Proof(reason="nothing is proven here") for name in planned.ceilings},
         timing={"attack": 1.0},
         created="2026-01-01T00:00:00+00:00",
         **measured(request.seed),

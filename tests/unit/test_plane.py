@@ -15,11 +15,15 @@ from PIL import Image
 from harness.api import UsageError
 from harness.asking.request import make_request
 from harness.cli.show import command
-from harness.drawing.plane import make_plane
+from harness.drawing import png
+from harness.drawing.plane import BAR, make_plane, row_plane
 from harness.drawing.png import plane_png
-from harness.results.view import Number
+from harness.drawing.svg import drawing
+from harness.results.view import Bracket, Leak, Number, RowView, TrackView
+from harness.scoring.ceilings import Proof, Proven, Reached
 from harness.scoring.summary import MetricScore
 from harness.scoring.utility import Utility
+from harness.store.bounds import Budget
 from harness.store.record import Records, RunRecord, Used
 
 pytestmark = pytest.mark.core
@@ -224,3 +228,175 @@ def test_json_draws_nothing_and_says_so(kept: list[str], tmp_path: Path) -> None
     done = CliRunner().invoke(command, [*kept, "--plane", "plane.png", "--json"])
     assert (done.exit_code, "leave out --plane" in done.stderr) == (2, True)
     assert not (tmp_path / "plane.png").exists()
+
+
+def around(value: float, half: float) -> Number:
+    return Number(value=value, ci=(value - half, value + half))
+
+
+def bracket(reached: float, ceiling: float, *, vacuous: bool = False, blind: float | None = 0.34):
+    return Bracket(
+        attack="lmmse",
+        reached=around(reached, 0.2),
+        ceiling=around(ceiling, 0.3),
+        labels=True,
+        vacuous=vacuous,
+        blind=None if blind is None else around(blind, 0.1),
+    )
+
+
+def row(defense: str, accuracy: float, gain: float, **more: Any) -> RowView:
+    leak = Leak(
+        metric=more.pop("metric", "snr_db"),
+        unit="dB",
+        leaks_more="higher",
+        mean=around(gain + 1, 0.2),
+        null=1.0,
+        gain=around(gain, 0.2),
+        strongest="lmmse",
+    )
+    return RowView(
+        track="once",
+        defense=defense,
+        accuracy=around(accuracy, 0.012),
+        leaks={leak.metric: leak},
+        rank={leak.metric: 1},
+        **more,
+    )
+
+
+TWIN = ",noise=gaussian,calibrate=public]"
+BOARD = [
+    *(row("mixup[k=2]", 0.33, 104.9), row("noise", 0.351, 9.6)),
+    *(row("instahide[k=2]", 0.238, 0.4), row("instahide[k=4]", 0.206, 0.3)),
+    *(row(f"singmix[tau={t}]", a, g) for t, a, g in (("1", 0.32, 7.2), ("1e-2", 0.285, 1.5))),
+    *(row(f"singmix[tau={t}]", a, 0.0) for t, a in (("1e-4", 0.16), ("1e-6", 0.105))),
+    row(f"singmix[tau=1{TWIN}", 0.322, 7.23, bracket=bracket(9.0, 38.0, vacuous=True)),
+    row(f"singmix[tau=1e-2{TWIN}", 0.287, 1.53, bracket=bracket(2.1, 5.48)),
+    row(f"singmix[tau=1e-4{TWIN}", 0.162, 0.1, bracket=bracket(0.4, 0.44)),
+    *(row(f"dpmeans[epsilon={e}]", 0.16 + 0.03 * e, 0.0) for e in (1, 2)),
+    row(
+        "dpmix[epsilon=8]",
+        0.2,
+        0.05,
+        budget=Budget(epsilon=8, delta=1e-5, adjacency="add or remove one image"),
+    ),
+]
+
+
+def track(rows: list[RowView]) -> TrackView:
+    return TrackView(name="once", title="Once", about="", rows=tuple(rows), attacks=(), protocol={})
+
+
+def points(rows: list[RowView], metric: str = "snr_db") -> dict[str, Any]:
+    plane = row_plane(track(rows), rows, metric)
+    assert plane is not None
+    return {point.name: point for point in plane.points}
+
+
+def test_a_row_s_bar_is_what_was_reached_and_the_ceiling_over_a_blind_guess() -> None:
+    """In decibels as the axis is, and no part of the point: it bounds one attack, pooled."""
+    point = points(BOARD)[f"singmix[tau=1e-2{TWIN}"]
+    assert point.bracket == pytest.approx((2.1 - 0.34, 5.48 - 0.34))
+    assert point.leakage.value == 1.53
+    assert "pooled SNR, reached … ceiling: 2.10 … 5.48 dB, lmmse" in point.tip
+
+
+def test_what_says_nothing_or_is_of_another_measure_has_no_bar() -> None:
+    found = points(BOARD)
+    assert found[f"singmix[tau=1{TWIN}"].bracket is None
+    assert found["singmix[tau=1e-2]"].bracket is None
+    told = bracket(2.1, 5.48)
+    assert (
+        points([row("noise", 0.3, 1.0, bracket=bracket(2, 5, blind=None))])["noise"].bracket is None
+    )
+    hidden = row("instahide[k=2]", 0.3, 1.0, bracket=told, metric="snr_db_abs")
+    assert points([hidden])["instahide[k=2]"].bracket is None
+    other = row("noise", 0.3, 1.0, bracket=told, metric="psnr")
+    assert points([other], "psnr")["noise"].bracket is None
+
+
+def test_a_proven_budget_is_told_of_its_point() -> None:
+    point = points(BOARD)["dpmix[epsilon=8]"]
+    assert point.label == "epsilon=8", "also where no other of its series differs in it"
+    assert "(8, 1e-05)-differential privacy: add or remove one image" in point.tip
+
+
+def test_twins_are_told_apart_in_a_word_and_joined_with_their_like() -> None:
+    """`calibrate` goes with `noise`, so that one of them is enough."""
+    plane = row_plane(track(BOARD), BOARD, "snr_db")
+    assert plane is not None
+    labels = {point.name: point.label for point in plane.points}
+    assert labels["singmix[tau=1e-2]"] == "tau=1e-2"
+    assert labels[f"singmix[tau=1e-2{TWIN}"] == "tau=1e-2, noise=gaussian"
+    joined = [{plane.points[i].name for i in line} for line in plane.lines]
+    assert {f"singmix[tau={tau}{TWIN}" for tau in ("1", "1e-2", "1e-4")} in joined
+    assert {f"singmix[tau={tau}]" for tau in ("1", "1e-2", "1e-4", "1e-6")} in joined
+
+
+def test_no_label_of_a_full_picture_lies_on_another_or_on_a_bar() -> None:
+    plane = row_plane(track(BOARD), BOARD, "snr_db")
+    assert plane is not None
+    figure = png._figure(png._on_scale(plane))
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent().extents for text in axes.texts]
+    assert len(boxes) >= 10, "most points have room for theirs"
+    assert not any(shared(one, other) for i, one in enumerate(boxes) for other in boxes[:i])
+    at = axes.transData.transform
+    for point in plane.points:
+        if point.bracket:
+            (x, low), (_, high) = (at((point.accuracy.value, end)) for end in point.bracket)
+            right = x + png.BAR * png.DPI / 72
+            bar = (right - 5, min(low, high), right + 5, max(low, high))
+            assert not any(shared(bar, box) for box in boxes)
+
+
+def shared(one: Any, other: Any) -> bool:
+    """Whether two boxes x0, y0, x1, y1 overlap by more than a pixel each way."""
+    across = min(one[2], other[2]) - max(one[0], other[0])
+    return across > 1 and min(one[3], other[3]) - max(one[1], other[1]) > 1
+
+
+def test_a_page_draws_the_bar_beside_its_mark_on_the_same_scale() -> None:
+    drawn = drawing(track(BOARD), "snr_db")
+    assert drawn is not None
+    assert drawn.bar == BAR
+    marks = {mark.point.name: mark for mark in drawn.marks}
+    told = marks[f"singmix[tau=1e-2{TWIN}"]
+    assert told.bracket is not None
+    left, reached, right, ceiling = told.bracket
+    assert left == right > told.x
+    up = marks["singmix[tau=1]"].y, marks["singmix[tau=1e-4]"].y  # 7.2 and 0 dB
+    per_decibel = (up[1] - up[0]) / 7.2
+    assert reached == pytest.approx(up[1] - 1.76 * per_decibel, abs=0.2)
+    assert ceiling == pytest.approx(up[1] - 5.14 * per_decibel, abs=0.2)
+    assert marks["noise"].bracket is None
+    assert drawing(track(BOARD[:4]), "snr_db").bar == ""  # type: ignore[union-attr]
+
+
+def ceilings(attack: str, reached: float, *vacuous: str) -> dict[str, Proof]:
+    name = "pooled_snr_db"
+    held = {attack: Reached(value=reached, bound=name)}
+    quantities = {name: Proven(value=7.5)}
+    return {"exchangeable": Proof(quantities=quantities, reached=held, vacuous=vacuous)}
+
+
+def test_a_record_s_bar_is_pooled_as_its_axis_is_not_a_gain() -> None:
+    plane = make_plane([pruned(0.9, ceilings=ceilings("gradmatch", 6.2)), pruned(0.99)])
+    assert [point.bracket for point in plane.points] == [(6.2, 7.5), None]
+    assert plane.bar == BAR
+    assert "pooled SNR: what was reached" in plane.note
+    assert plane_png(plane) != plane_png(replace(plane, points=tuple(unbarred(plane.points))))
+    assert make_plane([pruned(0.9)]).bar == ""
+
+
+def unbarred(points: Any) -> Any:
+    return (replace(point, bracket=None) for point in points)
+
+
+def test_a_record_has_a_bar_of_its_own_attack_alone_and_of_its_main_metric() -> None:
+    assert make_plane([pruned(0.9, ceilings=ceilings("identity", 2.0))]).bar == ""
+    vacuous = ceilings("gradmatch", 6.2, "pooled_snr_db")
+    assert make_plane([pruned(0.9, ceilings=vacuous)]).bar == ""
+    told = pruned(0.9, ceilings=ceilings("gradmatch", 6.2))
+    assert make_plane([told], "lpips_vgg").bar == ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
-from io import BytesIO
+from collections.abc import Sequence
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from board_records import ended, passed, record, tiny_board, used
+from board_records import board, ended, material, passed, record, tiny_board, used
 from pandas.testing import assert_frame_equal
 
 import harness
@@ -19,7 +21,8 @@ from harness.boards.protocol import FILE
 from harness.drawing.publishing import files_of, write
 from harness.results.build import board_view
 from harness.results.material import gathered
-from harness.results.tables import OF_BOARDS, exported, load_board
+from harness.results.tables import OF_BOARDS, as_csv, exported, load_board
+from harness.scoring.ceilings import Proof, Proven, Reached
 from harness.scoring.flags import Flag
 from harness.store.frame import COLUMNS
 from harness.store.record import Member, Records
@@ -90,6 +93,80 @@ def test_a_record_without_scores_has_one_row() -> None:
     assert all(pd.isna(row[name]) for name in ("metric", "mean", "n", "accuracy"))
 
 
+def bounded(attacks: Sequence[str], name: str = "pooled_snr_db") -> dict[str, Proof]:
+    """What a ceiling says of whoever reads labels or none, and a certificate."""
+    reached = Reached(value=3.6, interval=(3.4, 3.8), bound=name)
+    quantities = {
+        "pooled_snr_db": Proven(value=4.0, interval=(3.7, 4.3)),
+        "identification": Proven(value=0.36),
+        "pooled_snr_db_labels": Proven(value=5.5, interval=(5.2, 5.8)),
+        "identification_labels": Proven(value=0.5),
+    }
+    certificate = Proof(
+        quantities={"epsilon": Proven(value=19.9, detail="at delta = 1e-05")},
+        assumptions=("replace one: of the same class. Not to be compared", "images are bounded"),
+    )
+    ceiling = Proof(quantities=quantities, reached=dict.fromkeys(attacks, reached))
+    return {"exchangeable": ceiling, "dp": certificate}
+
+
+DP = {"dp": used("dp[delta=1e-5]", "ceilings").model_copy(update={"config": {"delta": 1e-5}})}
+
+
+def test_a_record_has_what_was_reached_beside_its_ceiling_and_what_is_proven() -> None:
+    told = record("mixup[k=2]", ceilings=bounded(["linear"]), ceiling_plugins=DP)
+    (row,) = told.to_frame().to_dict("records")
+    assert (row["reached_db"], row["reached_low"], row["reached_high"]) == (3.6, 3.4, 3.8)
+    assert (row["ceiling_db"], row["ceiling_low"], row["ceiling_high"]) == (4.0, 3.7, 4.3)
+    assert (row["ceiling_vacuous"], row["identification_ceiling"]) == (False, 0.36)
+    assert (row["epsilon"], row["delta"]) == (19.9, 1e-5)
+    assert row["adjacency"] == "replace one: of the same class"
+
+
+def test_each_member_stands_beside_its_own_ceiling_and_the_suite_beside_none() -> None:
+    """The best of several attacks image by image is not bounded."""
+    members = {
+        name: Member(status="ok", attack=used(name), privacy=record().privacy)
+        for name in ("linear", "carlini")
+    }
+    whole = record(
+        attack="suite", members=members, ceilings=bounded(["linear"], "pooled_snr_db_labels")
+    )
+    table = whole.to_frame()
+    assert table["ceiling_db"].fillna(-9).to_list() == [-9, 5.5, -9]
+    assert table["identification_ceiling"].fillna(-9).to_list() == [-9, 0.5, -9]
+    assert table["epsilon"].isna().all(), "no certificate without its options"
+
+
+def test_a_certificate_of_the_defense_comes_before_that_of_a_ceiling() -> None:
+    told = {"epsilon": 2.0, "delta": 1e-6, "adjacency": "add or remove one image"}
+    own = used("mixup[k=2]").model_copy(
+        update={"resolved": {f"guarantee.{name}": value for name, value in told.items()}}
+    )
+    plain = record("mixup[k=2]", ceilings=bounded([]), ceiling_plugins=DP)
+    (row,) = plain.model_copy(update={"defense": (own,)}).to_frame().to_dict("records")
+    assert {name: row[name] for name in told} == told
+
+
+def test_the_board_s_table_has_the_same_of_each_row() -> None:
+    told = record("mixup[k=2]", ceilings=bounded(["linear"]), ceiling_plugins=DP)
+    text = as_csv(board_view(material(board(attacks=("linear",)), record(), told)))
+    lines = list(csv.DictReader(StringIO(text)))
+    row, bare = (
+        next(line for line in lines if (line["kind"], line["defense"]) == ("row", name))
+        for name in ("mixup[k=2]", "none")
+    )
+    assert (row["reached_by"], row["reached_db"], row["ceiling_db"]) == ("linear", "3.6", "4.0")
+    assert (row["ceiling_reads_labels"], row["ceiling_vacuous"]) == ("False", "False")
+    assert (row["identification_ceiling"], row["epsilon"], row["delta"]) == (
+        "0.36",
+        "19.9",
+        "1e-05",
+    )
+    assert row["adjacency"] == "replace one: of the same class"
+    assert [bare[name] for name in ("ceiling_db", "epsilon", "no_ceiling")] == ["", "", ""]
+
+
 def test_members_of_a_suite_have_rows_of_their_own() -> None:
     plain = record()
     flag = Flag(name="below_null", message="it fails")
@@ -113,7 +190,7 @@ def test_a_board_has_a_row_for_each_record_and_metric(scores: pd.DataFrame, whol
         if score.mean is not None
     }
     without = [each for each in records if not any(key[0] == each.id for key in scored)]
-    assert scores.shape == (len(scored) + len(without), len(OF_BOARDS)) == (10, 48)
+    assert scores.shape == (len(scored) + len(without), len(OF_BOARDS)) == (10, 59)
     assert scores["record"].nunique() == len(records) == 6
     found = scores.dropna(subset="metric").set_index(["record", "metric"])
     assert {key: score.mean for key, score in scored.items()} == found["mean"].to_dict()
