@@ -67,6 +67,7 @@ class Part(click.ParamType[tuple[int, int]]):
 @click.option("--again", default="", metavar="ID", help="Make a release of the ledger once more.")
 @click.option("--owner-key", type=PATH, required=True, help="File of `harness keygen`.")
 @click.option("--out", type=PATH, required=True, help="The package: no file yet.")
+@click.option("--dry-run", is_flag=True, help="Say what would leave, and write nothing.")
 @click.option("--yes", is_flag=True, help="Agree to what is said of the release.")
 @config_option
 @quiet_option
@@ -77,6 +78,7 @@ def command(
     again: str,
     owner_key: Path,
     out: Path,
+    dry_run: bool,
     yes: bool,
     config: Path | None,
     quiet: bool,
@@ -102,24 +104,26 @@ def command(
     with Bars(quiet=quiet or as_json) as watching:
         pending = prepare(key, order, watching, **given(options, config))
         check_place(out, pending.said.size)
+        if pending.doubts and not (yes or dry_run):
+            raise UsageError(
+                f"Nothing was written: {'; '.join(pending.doubts)}. --dry-run shows all that would "
+                "leave, and --yes releases it all the same."
+            )
         if not as_json:
             for line in _lines(pending):
                 click.echo(line)
-        if pending.doubts and not yes:
-            reasons = "".join(f"\n  - {doubt}" for doubt in pending.doubts)
-            raise UsageError(f"Nothing was written. Give --yes to release all the same:{reasons}")
-        said = pending.write(out, watching)
-    size = out.stat().st_size
+        said = pending.said if dry_run else pending.write(out, watching)
+    size = 0 if dry_run else out.stat().st_size
     values = {
-        "package": str(out),
+        "package": None if dry_run else str(out),
         "bytes": size,
         "doubts": pending.doubts,
         "notes": pending.notes,
+        "found": pending.found.model_dump(mode="json"),
         "said": said.model_dump(mode="json", by_alias=True),
     }
-    print_answer(
-        as_json, values, [f"package     {out}, {size:,} bytes, release {said.release[:16]}…"]
-    )
+    done = "nothing was written" if dry_run else f"{out}, {size:,} bytes, {said.release[:16]}…"
+    print_answer(as_json, values, [f"package     {done}"])
 
 
 def _statement(path: Path) -> Any:

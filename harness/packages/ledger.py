@@ -129,13 +129,15 @@ class Ledger:
             before = hashlib.sha256(line).hexdigest()
         return tuple(found)
 
-    def history(self, tags: Tags, *, but: str = "") -> History:
-        """What left of these images in other releases than `but`."""
+    def history(self, tags: Tags, *, until: str = "") -> History:
+        """What left of these images, before the release `until` if it stands here."""
         counts = np.zeros(len(tags), np.int64)
         met = []
         for entry in self.entries():
+            if entry.release == until:
+                break
             inside = np.isin(tags, entry.tags)
-            if entry.release != but and inside.any():
+            if inside.any():
                 counts += entry.rounds * inside
                 met.append(entry)
         return History(int(counts.max(initial=0)), tuple(met))

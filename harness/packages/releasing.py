@@ -40,7 +40,7 @@ from harness.running.rounds import Rounds
 from harness.running.run import Observer, Run
 from harness.running.samples import Space, space_identity
 from harness.running.stage import plugin_boundary
-from harness.scoring.ceilings import Proof
+from harness.scoring.ceilings import Proof, Proven
 from harness.store.provenance import plain_config, plugin_identity, sha256_of, source_sha256
 
 if TYPE_CHECKING:
@@ -78,9 +78,18 @@ class Pending:
     notes: tuple[str, ...]
 
     def write(self, out: Path, observer: Observer) -> Statement:
-        """Write it down in the ledger, then make it. A package that fails stays written down."""
+        """Write it down in the ledger, then make it. A package that fails stays written down.
+
+        UsageError where other releases of these images came between.
+        """
         check_place(out, self.said.size)
         with self.ledger.held():
+            now = self.ledger.history(self.entry.tags, until=self.entry.release)
+            if now != self.history:
+                raise UsageError(
+                    "Some of these images were released meanwhile, which is not counted here; give "
+                    "the command again."
+                )
             self.ledger.add(self.entry)
         with observer.stage("encode and write") as progress:
             return write_package(out, self.said, self.source, progress)
@@ -101,7 +110,7 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     party, ledger = order.party or key.fingerprint, Ledger(key)
     with ledger.held():
         known = ledger.find(order.again) if order.again else None
-        history = ledger.history(tags, but=order.again)
+        history = ledger.history(tags, until=order.again)
     if known:
         ledger.require_same(known, party, asked)
     release = known.release if known else new_release()
@@ -321,7 +330,29 @@ def _promise(
     elif before:
         bounds = _composed(sources.run, view, bounds, history, own)
     proofs = {name: _finite(Proof.of(found)) for name, found in bounds.items()}
+    proofs |= _guaranteed(sources, rounds + before, alone=history.laws <= {law})
     return Promise(rounds=rounds + before, ceilings=proofs), own
+
+
+def _guaranteed(sources: _Sources, rounds: int, *, alone: bool) -> dict[str, Proof]:
+    """What the defense itself proves of all rounds, where it proves anything.
+
+    `alone`: whether its law is the only one by which these images left.
+    """
+    name, defense = sources.defense
+    with plugin_boundary(name):
+        resolved = sources.of(1).resolved.get(name, {})
+        proven = defense.guarantee(len(sources.splits.private), rounds, resolved)
+    if not proven:
+        return {}
+    if not alone:
+        return {name: Proof(reason="earlier releases of these images left by other laws")}
+    at = f"at delta = {proven['delta']}, {proven['adjacency']}"
+    assumed = (
+        f"{key}: {value}" for key, value in proven.items() if key not in ("epsilon", "delta")
+    )
+    epsilon = Proven(value=float(proven["epsilon"]), detail=at)
+    return {name: _finite(Proof(quantities={"epsilon": epsilon}, assumptions=tuple(assumed)))}
 
 
 def _has_mu(found: Bound | str) -> TypeGuard[Bound]:

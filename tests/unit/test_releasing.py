@@ -133,6 +133,18 @@ def test_a_release_is_made_again_byte_by_byte_and_never_otherwise(
         ready(key, Order(again="0" * 64))
 
 
+def test_what_came_later_does_not_change_a_release_that_is_made_again(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    said = released(key, tmp_path / "first")
+    waiting = ready(key)
+    released(key, tmp_path / "later", rounds=4)
+    released(key, tmp_path / "second", Order(again=said.release))
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    with pytest.raises(UsageError, match="released meanwhile"):
+        waiting.write(tmp_path / "waiting", Observer())
+
+
 def test_a_lost_ledger_repeats_no_noise(key: OwnerKey, tmp_path: Path) -> None:
     one = released(key, tmp_path / "one")
     Ledger(key).path.unlink()
@@ -226,6 +238,19 @@ def test_what_was_estimated_on_the_images_stays_with_their_owner(
     assert pending.found.ceilings["exchangeable"].quantities["pooled_snr_db"].interval
     assert pending.said.promise.ceilings["exchangeable"].reason == KEPT
     assert not pending.doubts
+
+
+def test_what_a_defense_proves_of_itself_counts_all_rounds(key: OwnerKey, tmp_path: Path) -> None:
+    pytest.importorskip("opacus")
+    law = {"defense": "dpmix[epsilon=4,norm=30,rounds=2]", "rounds": 2}
+    one = released(key, tmp_path / "one", **law)
+    more = ready(key, **law)
+    spent = [p.promise.ceilings["dpmix"].quantities["epsilon"].value for p in (one, more.said)]
+    assert spent[0] == pytest.approx(4, abs=0.1)
+    assert spent[1] > 1.2 * spent[0]
+    assert not any("nothing bounds" in doubt for doubt in more.doubts)
+    other = ready(key, rounds=1, defense="dpmix[epsilon=2,norm=30]")
+    assert "other laws" in other.said.promise.ceilings["dpmix"].reason
 
 
 def test_where_nothing_is_proven_or_images_were_named_the_owner_is_asked(key: OwnerKey) -> None:
