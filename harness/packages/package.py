@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
@@ -86,15 +87,25 @@ def write_package(
 def _write_round(
     file: BinaryIO, said: Statement, rounds: Encodings, round_: int, progress: Progress
 ) -> dict[str, str]:
+    """One piece is hashed and written while the next one is made."""
     encodings, labels = said.round(round_)
     digest, kept, done = hashlib.sha256(), [], 0
-    for images, soft in rounds.pieces(round_):
-        values = images.contiguous().numpy()
+
+    def put(values: NDArray[np.float32]) -> None:
         digest.update(values.data)
         file.write(values.data)
-        kept.append(soft.numpy())
-        done += len(values)
-        progress(round_ * said.rows + done, said.rounds * said.rows, f"round {round_ + 1}")
+
+    with ThreadPoolExecutor(1) as writer:
+        written: Future[None] | None = None
+        for images, soft in rounds.pieces(round_):
+            if written:
+                written.result()
+            written = writer.submit(put, images.contiguous().numpy())
+            kept.append(soft.numpy())
+            done += len(soft)
+            progress(round_ * said.rows + done, said.rounds * said.rows, f"round {round_ + 1}")
+        if written:
+            written.result()
     if done != said.rows:
         raise CellFailed(f"a round has {done} rows, and {said.rows} were announced")
     last = np.ascontiguousarray(np.concatenate(kept))
