@@ -78,9 +78,11 @@ def command(
 
 def _lines(out: Path, done: Done) -> Iterator[str]:
     learned = done.described.learned
+    count = len(learned.packages)
     yield (
         f"model     {out}: {learned.learner.name} from {learned.rounds} rounds of {learned.rows} "
-        f"encodings in {len(learned.packages)} packages, {len(done.described.classes)} classes"
+        f"encodings in {count} package{'s' if count > 1 else ''}, {len(done.described.classes)} "
+        "classes"
     )
     if learned.accuracy is not None and learned.interval is not None:
         low, high = learned.interval

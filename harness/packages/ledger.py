@@ -158,13 +158,15 @@ class Ledger:
         self._append(line.encode() + b"\n")
 
     def find(self, release: str) -> Entry:
-        """A release by its id; UsageError where none is written down.
+        """A release by its id, or how that begins; UsageError where none is written down.
 
         Without its line nothing says what an id was used for.
         """
-        for entry in self.entries():
-            if entry.release == release:
-                return entry
+        found = [entry for entry in self.entries() if entry.release.startswith(release)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(f"{len(found)} releases of {self.path} begin with {release}.")
         raise UsageError(
             f"{self.path} has no release {release[:16]}…: an id is drawn, never chosen. Leave "
             "--again out for a new release."

@@ -59,7 +59,7 @@ class Order:
     party: str = ""
     like: Statement | None = None
     again: str = ""
-    """The id of a release that is to be made once more, byte by byte."""
+    """The id of a release that is to be made once more, byte by byte, or how it begins."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     party, ledger = order.party or key.fingerprint, Ledger(key)
     with ledger.held():
         known = ledger.find(order.again) if order.again else None
-        history = ledger.history(tags, until=order.again)
+        history = ledger.history(tags, until=known.release if known else "")
     if known:
         ledger.require_same(known, party, asked)
     release = known.release if known else new_release()

@@ -121,7 +121,7 @@ def test_a_release_is_made_again_byte_by_byte_and_never_otherwise(
 ) -> None:
     said = released(key, tmp_path / "first")
     again = Order(again=said.release)
-    released(key, tmp_path / "second", again)
+    released(key, tmp_path / "second", Order(again=said.release[:16]))
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
     assert len(Ledger(key).entries()) == 1
     for other in ({"rounds": 2}, {"private_size": 59}, {"defense": LAW.replace("40", "41")}):
