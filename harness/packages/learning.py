@@ -14,12 +14,14 @@ import torch
 from harness.api import (
     Budget,
     Classifier,
+    Encoder,
     Learner,
     Lesson,
     Samples,
     UsageError,
 )
 from harness.asking.plan import resolved
+from harness.asking.request import validated
 from harness.packages.model import (
     ASKED,
     Described,
@@ -264,9 +266,7 @@ def _lesson(release: Joined, way: Way, asked: Plan) -> Lesson:
     return Lesson(
         release=release,
         public=public,
-        law=encoder(
-            Named(name=release.law.name, config=dict(release.law.config)), len(release.classes)
-        ),
+        law=_law(run, release),
         scale=release.steps.scale,
         shape=release.steps.shape,
         classes=len(release.classes),
@@ -274,6 +274,17 @@ def _lesson(release: Joined, way: Way, asked: Plan) -> Lesson:
         rng=stream,
         victim=run.build("victims", victim.spec, victim.config),
     )
+
+
+def _law(run: Run, release: Joined) -> Encoder:
+    """The law as the package says it; UsageError where no defense that is installed has it."""
+    law = release.law
+    spec = run.registry.spec("defenses", law.name)
+    fault = f"The package's law is none of '{spec.name}' {spec.version}"
+    validated(spec.config, law.config, fault)
+    if spec.version != law.version:
+        raise UsageError(f"{fault}: it is of version {law.version}.")
+    return encoder(Named(name=law.name, config=dict(law.config)), len(release.classes))
 
 
 def _public(way: Way, dataset: str | None) -> Samples:

@@ -71,8 +71,16 @@ class Program:
             for part in torch.split(images, BATCH):
                 short = BATCH - len(part)
                 filled = torch.cat([part, part[-1:].expand(short, *part.shape[1:])])
-                found.append(self._run(filled)[: len(part)])
+                found.append(self._followed(filled)[: len(part)])
         return torch.cat(found) if found else images.new_zeros(0, 0)
+
+    def _followed(self, images: Tensor) -> Tensor:
+        """What the steps give; IntegrityError where they are none that can be followed."""
+        try:
+            return self._run(images)
+        except (RuntimeError, IndexError, KeyError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise IntegrityError(f"the model's steps cannot be followed: {reason}") from None
 
     def _run(self, images: Tensor) -> Tensor:
         values: list[Any] = [images]

@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     StringConstraints,
     field_validator,
+    model_validator,
 )
 
 from harness.api import Scale
@@ -33,6 +34,9 @@ SAID = "harness.release"
 FLOAT = 4
 MOST_HEADER = 1 << 23
 """Bytes of a header, at most."""
+MOST_VALUES = 1 << 24
+"""Of one image, or of its features."""
+MOST_CLASSES = 10_000
 UNSEALED = "0" * 64
 
 
@@ -47,6 +51,7 @@ Text = Annotated[str, StringConstraints(max_length=300), AfterValidator(_printab
 Count = Annotated[int, Field(ge=1, le=2**40, strict=True)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Side = Annotated[int, Field(ge=1, le=2**14, strict=True)]
 Shape = Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)]
 Whole = Annotated[int, Field(ge=-(2**63), le=2**63)]
 Scalar = bool | Whole | Finite | Text | None
@@ -83,13 +88,22 @@ class Preprocessing(Part):
     with `mean` and `std`, a number each or one for every channel of `shape`.
     """
 
-    image: tuple[Count, Count, Count]
-    shape: Shape
+    image: tuple[Side, Side, Side]
+    shape: tuple[Side, Side, Side]
     space: Used
     mean: tuple[Finite, ...] = Field(min_length=1, max_length=2**20)
     std: tuple[Deviation, ...] = Field(min_length=1, max_length=2**20)
     low: Finite | None
     high: Finite | None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Preprocessing:
+        """Nothing checks these against the size of a file, and images are made in these shapes."""
+        if max(prod(self.image), prod(self.shape)) > MOST_VALUES:
+            raise ValueError("images are larger than any that are known")
+        if not {len(self.mean), len(self.std)} <= {1, self.shape[0]}:
+            raise ValueError("there is not one mean and deviation for each channel")
+        return self
 
     @property
     def scale(self) -> Scale:
@@ -162,7 +176,7 @@ class Statement(Part):
     rows: Count
     shape: Shape
     """Of one encoding."""
-    classes: tuple[Text, ...] = Field(min_length=1, max_length=100_000)
+    classes: tuple[Text, ...] = Field(min_length=1, max_length=MOST_CLASSES)
     randomness: Randomness
     promise: Promise
     hashes: dict[Text, Digest]

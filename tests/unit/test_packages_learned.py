@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from pydantic import ValidationError
 from released import LAW, key_in, released
 
 from harness import evaluate, load_model
@@ -17,6 +18,7 @@ from harness.packages.learning import Done, Plan, joined, learn, open_packages
 from harness.packages.model import DESCRIPTION, ONNX, TENSORS, predictions
 from harness.packages.package import Package
 from harness.packages.releasing import Order
+from harness.packages.statement import Preprocessing
 from harness.running.run import Observer
 
 DATA = {"public": "fashion-mini", "test": "fashion-mini"}
@@ -157,6 +159,11 @@ def test_a_model_that_was_changed_is_refused(clinics: tuple[Path, Path], folder:
     path.write_text(json.dumps(values))
     with pytest.raises(IntegrityError, match=r"aten\.rand\.default"):
         load_model(out).logits(torch.zeros(1, 1, 28, 28))
+    values = json.loads(text)
+    values["steps"][-1]["inputs"][0] = {"step": 99}
+    path.write_text(json.dumps(values))
+    with pytest.raises(IntegrityError, match="cannot be followed"):
+        load_model(out).logits(torch.zeros(1, 1, 28, 28))
     path.write_text(text.replace('"schema": 1', '"schema": 9'))
     with pytest.raises(UsageError, match="schema"):
         load_model(out)
@@ -252,3 +259,34 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotApplicable, match="there are none"):
         learned((path,), tmp_path / "model", learner="ridge", public=None)
     assert not (tmp_path / "model").exists()
+
+
+FORGED = {
+    "option": ({"tau": -1.0}, "tau: Input should be greater than 0"),
+    "unknown": ({"power": 2}, "unknown key 'power'"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_law_that_no_defense_has_is_refused(
+    clinics: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    """Sealed as it should be, by somebody who made it up."""
+    options, fault = FORGED[name]
+    with Package.open(clinics[0]) as package:
+        said = package.said
+    law = said.law.model_copy(update={"config": {**said.law.config, **options}})
+    forged = said.model_copy(update={"law": law})
+    whole = clinics[0].read_bytes()
+    path = tmp_path / "forged.release"
+    path.write_bytes(forged.sealed(said.hashes).header() + whole[-said.size :])
+    with pytest.raises(UsageError, match=fault):
+        learned((path,), tmp_path / "model")
+
+
+def test_images_of_no_known_size_are_refused(clinics: tuple[Path, Path]) -> None:
+    with Package.open(clinics[0]) as package:
+        steps = package.said.preprocessing.model_dump()
+    for changed in ({"image": (1, 10**12, 1)}, {"image": (1, 2**14, 2**14)}, {"mean": (0.0, 1.0)}):
+        with pytest.raises(ValidationError):
+            Preprocessing.model_validate({**steps, **changed})
