@@ -23,6 +23,7 @@ from harness.cli.options import (
 
 if TYPE_CHECKING:
     from harness.packages.releasing import Pending
+    from harness.packages.statement import Statement
 
 
 class Part(click.ParamType[tuple[int, int]]):
@@ -114,19 +115,21 @@ def command(
                 click.echo(line)
         said = pending.said if dry_run else pending.write(out, watching)
     size = 0 if dry_run else out.stat().st_size
-    values = {
-        "package": None if dry_run else str(out),
-        "bytes": size,
+    done = "nothing was written" if dry_run else f"{out}, {size:,} bytes, {said.release[:16]}…"
+    values = {"package": None if dry_run else str(out), "bytes": size, **_values(pending, said)}
+    print_answer(as_json, values, [f"package     {done}"])
+
+
+def _values(pending: Pending, said: Statement) -> dict[str, Any]:
+    return {
         "doubts": pending.doubts,
         "notes": pending.notes,
         "found": pending.found.model_dump(mode="json"),
         "said": said.model_dump(mode="json", by_alias=True),
     }
-    done = "nothing was written" if dry_run else f"{out}, {size:,} bytes, {said.release[:16]}…"
-    print_answer(as_json, values, [f"package     {done}"])
 
 
-def _statement(path: Path) -> Any:
+def _statement(path: Path) -> Statement:
     from harness.packages.package import Package
 
     with Package.open(path) as package:

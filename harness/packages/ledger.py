@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from harness.packages.keys import OwnerKey
 
-    Tags = NDArray[np.uint64]
+Tags: TypeAlias = "NDArray[np.uint64]"
+"""Keyed hashes of images."""
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _TAG = 8

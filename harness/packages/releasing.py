@@ -19,7 +19,7 @@ from harness.asking.plan import Cell
 from harness.asking.request import Resolved, expand, parse_stack, resolve
 from harness.boards.folder import every_board
 from harness.packages.keys import OwnerKey, ReleaseStream, new_release
-from harness.packages.ledger import Entry, History, Ledger, packed, tags_of
+from harness.packages.ledger import Entry, History, Ledger, Tags, packed, tags_of
 from harness.packages.package import check_place, write_package
 from harness.packages.samples import opened, written
 from harness.packages.statement import (
@@ -104,33 +104,64 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     run = opened(observer, secret=key.secret, **_asked(order, options), ceiling=True)
     encoding = _encoding(run.cell)
     splits = _owned(run, order, options)
-    images = run(LoadStage.of(run.cell)).private.images
-    tags = tags_of(images, key.tag_key)
+    tags = tags_of(run(LoadStage.of(run.cell)).private.images, key.tag_key)
     asked = _digest(run.cell, splits, encoding, packed(tags))
-    party, ledger = order.party or key.fingerprint, Ledger(key)
+    ledger = Ledger(key)
+    entry, history = _begun(ledger, tags, asked, order.party or key.fingerprint, order.again)
+    owner = key.stream(entry.release, entry.party, asked)
+    named = encoding.name, run.build("defenses", encoding.spec, encoding.config)
+    sources = _Sources(run, splits, named, owner)
+    source = sources.of(run.cell.request.rounds)
+    resolved = source.resolved.get(encoding.name, {})
+    law = _used(encoding, resolved)
+    digest = sha256_of(law.model_dump(mode="json"))
+    promise, mu = _promise(sources, source.rounds, history, digest, alike=bool(order.like))
+    entry = entry.model_copy(update={"law": digest, "rounds": source.rounds, "mu": mu})
+    doubts = (*_unproven(promise), *_named_before(encoding, resolved if order.like else ()))
+    notes = tuple(_notes(run, order, source, history, ledger))
+    said = _said(run, splits, source, entry, law, promise)
+    return Pending(said, source, entry, ledger, history, promise, doubts, notes)
+
+
+def _begun(ledger: Ledger, tags: Tags, asked: str, party: str, again: str) -> tuple[Entry, History]:
+    """A new line of the ledger, or that of a release that is made `again`; and what left before.
+
+    Law, rounds and mu of a new one are not known yet.
+    """
     with ledger.held():
-        known = ledger.find(order.again) if order.again else None
+        known = ledger.find(again) if again else None
         history = ledger.history(tags, until=known.release if known else "")
     if known:
         ledger.require_same(known, party, asked)
-    release = known.release if known else new_release()
-    rounds = run.cell.request.rounds
-    owner = key.stream(release, party, asked)
-    named = encoding.name, run.build("defenses", encoding.spec, encoding.config)
-    sources = _Sources(run, splits, named, owner)
-    source = sources.of(rounds)
-    law = _used(encoding, source.resolved.get(encoding.name, {}))
-    promise, mu = _promise(sources, rounds, history, _law_digest(law), alike=bool(order.like))
-    made = known.made if known else datetime.now(UTC).isoformat(timespec="seconds")
-    said = Statement(
+        return known, history
+    entry = Entry(
+        release=new_release(),
+        party=party,
+        asked=asked,
+        law="",
+        rounds=1,
+        mu=None,
+        images=packed(tags),
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        before=UNSEALED,
+    )
+    return entry, history
+
+
+def _said(
+    run: Run, splits: Splits, source: Source, entry: Entry, law: Used, promise: Promise
+) -> Statement:
+    """What the package will say, but for the hashes of what is not made yet."""
+    image = tuple(run(LoadStage.of(run.cell)).private.images.shape[1:])
+    return Statement(
         schema=1,
         version=version(DISTRIBUTION),
-        made=made,
-        release=release,
-        party=party,
+        made=entry.made,
+        release=entry.release,
+        party=entry.party,
         law=law,
-        preprocessing=_preprocessing(run, tuple(images.shape[1:]), splits),
-        rounds=rounds,
+        preprocessing=_preprocessing(run, image, splits),
+        rounds=source.rounds,
         rows=source.rows,
         shape=source.shape,
         classes=splits.classes,
@@ -139,21 +170,6 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
         hashes={},
         seal=UNSEALED,
     )
-    entry = Entry(
-        release=release,
-        party=party,
-        asked=asked,
-        law=_law_digest(law),
-        rounds=rounds,
-        mu=mu,
-        images=packed(tags),
-        made=made,
-        before=UNSEALED,
-    )
-    measured = source.resolved.get(encoding.name, {}) if order.like else {}
-    doubts = (*_unproven(promise), *_named_before(encoding, measured))
-    notes = tuple(_notes(run, order, source, history, ledger))
-    return Pending(said, source, entry, ledger, history, promise, doubts, notes)
 
 
 def _asked(order: Order, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,10 +309,6 @@ def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Used:
             f"'{resolved.name}' has options that are no plain numbers or words: a package cannot "
             "say them."
         ) from None
-
-
-def _law_digest(law: Used) -> str:
-    return sha256_of(law.model_dump(mode="json"))
 
 
 def _preprocessing(run: Run, image: tuple[int, ...], splits: Splits) -> Preprocessing:

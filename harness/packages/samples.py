@@ -11,7 +11,7 @@ from harness.asking.plan import plan
 from harness.asking.registry import registry
 from harness.asking.request import Selection, make_request
 from harness.packages.statement import Preprocessing, Used
-from harness.running.load import adapted, collection_of
+from harness.running.load import adapted
 from harness.running.run import Observer, Run, check_machine, equip
 from harness.running.samples import features_key, standardised
 from harness.running.stage import plugin_boundary
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from harness.api import Collection
 
 SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -61,15 +60,6 @@ class Way:
         """With a run of its own, of these datasets."""
         used = {"dataset": SHIPPED, **{k: v for k, v in options.items() if v is not None}}
         return cls(opened(observer, space=written(steps.space), **used), steps)
-
-    def collection(self, dataset: str) -> Collection:
-        """All that a dataset holds, of those that the run was opened with."""
-        cell = self.run.cell
-        known = {d.written: d for d in (cell.dataset, cell.public) if d is not None}
-        (found,) = (
-            (d for d in known.values() if d.name == dataset) if len(known) > 1 else known.values()
-        )
-        return collection_of(self.run, found)
 
     def standardised(self, samples: Samples) -> Samples:
         """Samples of any image size, float32 [n, *shape]."""
