@@ -1,0 +1,26 @@
+"""`harness keygen`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import PATH, epilog, json_option, print_answer
+
+
+@click.command("keygen", epilog=epilog("harness keygen clinic.key"))
+@click.argument("path", metavar="FILE", type=PATH)
+@json_option
+def command(path: Path, as_json: bool) -> None:
+    """Draw an owner's key into a new file that nobody else can read.
+
+    All that a release hides is drawn from it. Whoever has the key and a package has the images that
+    are in it. Beside it `harness release` keeps FILE.ledger, which says what left; keep both, and
+    never send either.
+    """
+    from harness.packages.keys import make_key
+
+    key = make_key(path)
+    values = {"key": str(path), "fingerprint": key.fingerprint}
+    print_answer(as_json, values, [f"key  {path} (mode 0600), fingerprint {key.fingerprint}"])

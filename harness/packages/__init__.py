@@ -1,0 +1,1 @@
+"""Releases as files that leave their owner, keys and ledgers that stay, and models made of them."""

@@ -1,0 +1,484 @@
+"""Making a package: what would leave is known, and said, before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from pydantic import ValidationError
+
+from harness.api import Bound, EncodingDefense, OwnersView, Splits, UsageError
+from harness.api.specs import Stage
+from harness.asking.plan import Cell
+from harness.asking.request import Resolved, expand, parse_stack, resolve
+from harness.boards.folder import every_board
+from harness.packages.keys import OwnerKey, ReleaseStream, new_release
+from harness.packages.ledger import Entry, History, Ledger, Tags, packed, tags_of
+from harness.packages.package import check_place, write_package
+from harness.packages.samples import opened, written
+from harness.packages.statement import (
+    UNSEALED,
+    Preprocessing,
+    Promise,
+    Randomness,
+    Statement,
+    Used,
+)
+from harness.results.identified import identified, in_words
+from harness.results.material import gathered, lines
+from harness.rng import public_stream
+from harness.running.ceiling import law_of, owners_view
+from harness.running.encoding import Source, source_of
+from harness.running.load import LoadStage, SplitSizes, collection_of, load
+from harness.running.rounds import Rounds
+from harness.running.run import Observer, Run
+from harness.running.samples import Space, space_identity
+from harness.running.stage import plugin_boundary
+from harness.scoring.ceilings import Proof, Proven
+from harness.store.provenance import plain_config, plugin_identity, sha256_of, source_sha256
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KEPT = "it is estimated on the images themselves, and told to their owner alone"
+DISTRIBUTION = "encoding-harness"
+MU = "mu"
+"""The quantity that says how much normal noise tells of one image; its squares add up."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an owner asks for. `like` is what another package says, to be released alike."""
+
+    party: str = ""
+    like: Statement | None = None
+    again: str = ""
+    """The id of a release that is to be made once more, byte by byte, or how it begins."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A release that was made ready: all that is known of it, before it is written."""
+
+    said: Statement
+    source: Source
+    entry: Entry
+    ledger: Ledger
+    history: History
+    found: Promise
+    """What is proven, for its owner: with what was estimated on the images themselves."""
+    doubts: tuple[str, ...]
+    """Why its owner has to agree to it first."""
+    notes: tuple[str, ...]
+
+    def write(self, out: Path, observer: Observer) -> Statement:
+        """Write it down in the ledger, then make it. A package that fails stays written down.
+
+        UsageError where other releases of these images came between.
+        """
+        check_place(out, self.said.size)
+        with self.ledger.held():
+            now = self.ledger.history(self.entry.tags, until=self.entry.release)
+            if now != self.history:
+                raise UsageError(
+                    "Some of these images were released meanwhile, which is not counted here; give "
+                    "the command again."
+                )
+            self.ledger.add(self.entry)
+        with observer.stage("encode and write") as progress:
+            return write_package(out, self.said, self.source, progress)
+
+
+def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> Pending:
+    """Load the images, say what may be proven, count what left before.
+
+    `options` are those of `harness evaluate`. UsageError for what cannot be asked, CellFailed where
+    the defense fails at these images.
+    """
+    run = opened(observer, secret=key.secret, **_asked(order, options), ceiling=True)
+    encoding = _encoding(run.cell)
+    splits = _owned(run, order, options)
+    tags = tags_of(run(LoadStage.of(run.cell)).private.images, key.tag_key)
+    asked = _digest(run.cell, splits, encoding, packed(tags))
+    ledger = Ledger(key)
+    entry, history = _begun(ledger, tags, asked, order.party or key.fingerprint, order.again)
+    owner = key.stream(entry.release, entry.party, asked)
+    named = encoding.name, run.build("defenses", encoding.spec, encoding.config)
+    sources = _Sources(run, splits, named, owner)
+    source = sources.of(run.cell.request.rounds)
+    resolved = source.resolved.get(encoding.name, {})
+    law = _used(encoding, resolved)
+    digest = sha256_of(law.model_dump(mode="json"))
+    promise, mu = _promise(sources, source.rounds, history, digest, alike=bool(order.like))
+    entry = entry.model_copy(update={"law": digest, "rounds": source.rounds, "mu": mu})
+    doubts = (*_unproven(promise), *_named_before(encoding, resolved if order.like else ()))
+    notes = tuple(_notes(run, order, source, history, ledger))
+    said = _said(run, splits, source, entry, law, promise)
+    return Pending(said, source, entry, ledger, history, promise, doubts, notes)
+
+
+def _begun(ledger: Ledger, tags: Tags, asked: str, party: str, again: str) -> tuple[Entry, History]:
+    """A new line of the ledger, or that of a release that is made `again`; and what left before.
+
+    Law, rounds and mu of a new one are not known yet.
+    """
+    with ledger.held():
+        known = ledger.find(again) if again else None
+        history = ledger.history(tags, until=known.release if known else "")
+    if known:
+        ledger.require_same(known, party, asked)
+        return known, history
+    entry = Entry(
+        release=new_release(),
+        party=party,
+        asked=asked,
+        law="",
+        rounds=1,
+        mu=None,
+        images=packed(tags),
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        before=UNSEALED,
+    )
+    return entry, history
+
+
+def _said(
+    run: Run, splits: Splits, source: Source, entry: Entry, law: Used, promise: Promise
+) -> Statement:
+    """What the package will say, but for the hashes of what is not made yet."""
+    image = tuple(run(LoadStage.of(run.cell)).private.images.shape[1:])
+    return Statement(
+        schema=1,
+        version=version(DISTRIBUTION),
+        made=entry.made,
+        release=entry.release,
+        party=entry.party,
+        law=law,
+        preprocessing=_preprocessing(run, image, splits),
+        rounds=source.rounds,
+        rows=source.rows,
+        shape=source.shape,
+        classes=splits.classes,
+        randomness=Randomness(),
+        promise=_told(promise),
+        hashes={},
+        seal=UNSEALED,
+    )
+
+
+def _asked(order: Order, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a run; UsageError where what another package decides is asked for too."""
+    asked = {k: v for k, v in options.items() if k not in ("private_size", "public_size", "part")}
+    if order.like is None:
+        return asked
+    for name in ("defense", "space"):
+        if options.get(name) is not None:
+            raise UsageError(f"--like takes the {name} from the other package; leave --{name} out.")
+    asked |= {
+        "defense": written(order.like.law),
+        "space": written(order.like.preprocessing.space),
+    }
+    return {"rounds": order.like.rounds, **{k: v for k, v in asked.items() if v is not None}}
+
+
+def _encoding(cell: Cell) -> Resolved:
+    """The one defense; UsageError where it does not make encodings."""
+    others = [d for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
+    if others or len(cell.defenses) != 1:
+        what = f"'{others[0].name}' works on {others[0].spec.stage}" if others else "there is none"
+        raise UsageError(f"A package holds encodings, and {what}; name one encoding defense.")
+    return cell.defenses[0]
+
+
+def _owned(run: Run, order: Order, options: Mapping[str, Any]) -> Splits:
+    """All that the owner has, or so many of it, and the public images, in the space."""
+    cell, asked = run.cell, options.get("private_size")
+    own = collection_of(run, cell.dataset)
+    public = collection_of(run, cell.public) if cell.public else None
+    most = len(public.train) if public else 0
+    sizes = SplitSizes(
+        private=asked or own.may_be_private,
+        public=options.get("public_size") or most,
+        test=0,
+        at_most=frozenset(("public",)),
+    )
+    stream = public_stream(cell.request.seed).stream(stage="load")
+    images = _part(load(own, public, sizes, stream), options.get("part"))
+    if len(images.private) < 2:
+        raise UsageError("One image has no other to be hidden among; release two at least.")
+    if cell.space.spec.extracts and not len(images.public):
+        if order.like is None:
+            raise UsageError(
+                f"Features of '{cell.space.name}' are standardised as public images' are: name "
+                "some with --public, the same for all parties, or release --like another package."
+            )
+        # Somebody has to stand where the scale is measured; the other package has another one.
+        stood = replace(images, public=images.private[:1])
+        run.give(LoadStage.of(cell), stood)
+        splits = replace(run(Space.of(cell)), public=images.public)
+    else:
+        run.give(LoadStage.of(cell), images)
+        splits = run(Space.of(cell))
+    if order.like is not None:
+        splits = _alike(splits, images.private.shape, order.like)
+    run.give(Space.of(cell), splits)
+    return splits
+
+
+def _part(splits: Splits, part: tuple[int, int] | None) -> Splits:
+    """Every n-th image from the k-th on, where a dataset stands for several owners'."""
+    if part is None:
+        return splits
+    k, n = part
+    if not 1 <= k <= n <= len(splits.private):
+        raise UsageError(f"--part {k}/{n} is none of {len(splits.private)} images; write 1/2, 2/2.")
+    return replace(splits, private=splits.private[slice(k - 1, None, n)])
+
+
+def _alike(splits: Splits, image: tuple[int, ...], like: Statement) -> Splits:
+    """Standardised as the other package is; UsageError where images are of another shape."""
+    steps = like.preprocessing
+    if image != steps.image or splits.shape != steps.shape:
+        raise UsageError(
+            f"--like a package of images of shape {steps.image}; these are {tuple(image)}."
+        )
+    return replace(splits, scale=steps.scale)
+
+
+def _digest(cell: Cell, splits: Splits, encoding: Resolved, tags: str) -> str:
+    """Of the data and of all that decides what is made of it."""
+    scale = splits.scale
+    return sha256_of(
+        {
+            "engine": source_sha256("harness.running.encoding", "harness.rng", "harness.normals"),
+            "defense": plugin_identity(encoding),
+            "space": space_identity(cell),
+            "rounds": cell.request.rounds,
+            "images": tags,
+            "private": [_content(splits.private.images), _content(splits.private.labels)],
+            "public": [_content(splits.public.images), _content(splits.public.labels)],
+            "scale": [scale.mean, scale.std, scale.low, scale.high],
+            "classes": splits.classes,
+        }
+    )
+
+
+def _content(values: Tensor) -> str:
+    digest = hashlib.sha256(f"{values.dtype} {tuple(values.shape)}".encode())
+    for start in range(0, len(values), 4096):
+        digest.update(values[start : start + 4096].contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """Rounds of one release, however many: the first are the same ones."""
+
+    run: Run
+    splits: Splits
+    defense: tuple[str, EncodingDefense[Any]]
+    owner: ReleaseStream
+
+    def of(self, rounds: int) -> Source:
+        """So many of them."""
+        return source_of(self.splits, self.defense, self.owner, rounds=rounds)
+
+    def view(self, rounds: int, *, alike: bool) -> OwnersView:
+        """What ceilings are given; `alike`: under a scale that no image here decided."""
+        self.run.give(Rounds.of(self.run.cell), self.of(rounds))
+        view = owners_view(self.run)
+        # Half are looked for, so that the others are there to be looked for among.
+        targets = len(view.private) // 2
+        measured = view.scale_measured and not alike
+        return replace(view, targets=targets, scale_measured=measured)
+
+
+def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Used:
+    """A plugin with its parameters as they turned out; UsageError where they are no plain ones."""
+    values = {**plain_config(resolved), **parameters}
+    try:
+        return Used(name=resolved.name, version=resolved.spec.version, config=values)
+    except ValidationError:
+        raise UsageError(
+            f"'{resolved.name}' has options that are no plain numbers or words: a package cannot "
+            "say them."
+        ) from None
+
+
+def _preprocessing(run: Run, image: tuple[int, ...], splits: Splits) -> Preprocessing:
+    scale, space = splits.scale, run.cell.space
+    mean, std = (v[:1] if len(set(v)) == 1 else v for v in (scale.mean, scale.std))
+    return Preprocessing(
+        image=image,
+        shape=splits.shape,
+        space=_used(space, {}),
+        mean=mean,
+        std=std,
+        low=scale.low,
+        high=scale.high,
+    )
+
+
+def _promise(
+    sources: _Sources, rounds: int, history: History, law: str, *, alike: bool
+) -> tuple[Promise, float | None]:
+    """What is proven of all that left of these images; and mu of this release alone.
+
+    Earlier releases by the same law are more rounds of it. By other laws, what normal noise tells
+    adds up: mu squared does. Nothing else is proven of them together.
+    """
+    view = sources.view(rounds, alike=alike)
+    bounds = _bounds(sources.run, view)
+    own = next((b.quantities[MU].value for b in bounds.values() if _has_mu(b)), None)
+    before = history.rounds
+    if before and history.laws == {law}:
+        bounds = _bounds(sources.run, sources.view(rounds + before, alike=alike))
+    elif before:
+        bounds = _composed(sources.run, view, bounds, history, own)
+    proofs = {name: _finite(Proof.of(found)) for name, found in bounds.items()}
+    proofs |= _guaranteed(sources, rounds + before, alone=history.laws <= {law})
+    return Promise(rounds=rounds + before, ceilings=proofs), own
+
+
+def _guaranteed(sources: _Sources, rounds: int, *, alone: bool) -> dict[str, Proof]:
+    """What the defense itself proves of all rounds, where it proves anything.
+
+    `alone`: whether its law is the only one by which these images left.
+    """
+    name, defense = sources.defense
+    with plugin_boundary(name):
+        resolved = sources.of(1).resolved.get(name, {})
+        proven = defense.guarantee(len(sources.splits.private), rounds, resolved)
+    if not proven:
+        return {}
+    if not alone:
+        return {name: Proof(reason="earlier releases of these images left by other laws")}
+    at = f"at delta = {proven['delta']}, {proven['adjacency']}"
+    assumed = (
+        f"{key}: {value}" for key, value in proven.items() if key not in ("epsilon", "delta")
+    )
+    epsilon = Proven(value=float(proven["epsilon"]), detail=at)
+    return {name: _finite(Proof(quantities={"epsilon": epsilon}, assumptions=tuple(assumed)))}
+
+
+def _has_mu(found: Bound | str) -> TypeGuard[Bound]:
+    return isinstance(found, Bound) and MU in found.quantities
+
+
+def _bounds(run: Run, view: OwnersView) -> dict[str, Bound | str]:
+    """What each installed ceiling says."""
+    found: dict[str, Bound | str] = {}
+    for ceiling in run.cell.ceilings.values():
+        built = run.build("ceilings", ceiling.spec, ceiling.config)
+        label = f"ceiling {ceiling.name}"
+        with plugin_boundary(ceiling.name), run.watched(label) as progress:
+            found[ceiling.name] = built.bound(view, progress)
+    return found
+
+
+def _composed(
+    run: Run,
+    view: OwnersView,
+    bounds: Mapping[str, Bound | str],
+    history: History,
+    own: float | None,
+) -> dict[str, Bound | str]:
+    """With earlier releases by other laws.
+
+    A law that tells more in each round, so that its mu is that of all of them, has their epsilon.
+    """
+    others = [entry.mu for entry in history.entries]
+    known = [mu for mu in others if mu is not None]
+    together = "earlier releases of these images left by other laws"
+    if own is None or len(known) < len(others) or view.law is None or view.law.exposure is None:
+        why = f"{together}, and of some of these releases nothing is proven"
+        return {name: f if isinstance(f, str) else why for name, f in bounds.items()}
+    more = 1 + sum(mu**2 for mu in known) / own**2
+    law = replace(view.law, exposure=view.law.exposure * more)
+    louder = _bounds(run, replace(view, law=law))
+    why = f"{together}, and it is stated for one law"
+    return {
+        name: louder[name] if _has_mu(f) else (f if isinstance(f, str) else why)
+        for name, f in bounds.items()
+    }
+
+
+def _finite(proof: Proof) -> Proof:
+    """Without numbers that are infinite, which no JSON holds: a note says that they are."""
+    boundless = [n for n, q in proof.quantities.items() if not isfinite(q.value)]
+    kept = {n: q for n, q in proof.quantities.items() if n not in boundless}
+    notes = tuple(f"{name} is beyond all bounds" for name in boundless)
+    return proof.model_copy(update={"quantities": kept, "notes": (*proof.notes, *notes)})
+
+
+def _told(promise: Promise) -> Promise:
+    """What leaves of it: not what was estimated on private images, which tells of them."""
+    kept = {
+        name: Proof(reason=KEPT) if any(q.interval for q in proof.quantities.values()) else proof
+        for name, proof in promise.ceilings.items()
+    }
+    return promise.model_copy(update={"ceilings": kept})
+
+
+def _unproven(promise: Promise) -> Iterator[str]:
+    """Why nothing bounds what leaks, where no ceiling says anything."""
+    if not promise.proven:
+        reasons = dict.fromkeys(proof.reason for proof in promise.ceilings.values())
+        yield f"nothing bounds what leaks: {'; '.join(reasons) or 'no ceiling is installed'}"
+
+
+def _named_before(encoding: Resolved, measured: Collection[str]) -> Iterator[str]:
+    """What the records of boards say of attacks that told images by this very law.
+
+    Options in `measured` are another package's parameters as they turned out, and not compared.
+    """
+    for folder in every_board(shipped=True):
+        every = (text for track in folder.board.tracks for text in track.defenses)
+        own = {law for text in every for law in expand(text) if _is_law(law, encoding, measured)}
+        rows = lines(gathered(folder)) if own else []
+        for row in rows:
+            if row.defense in own and (found := identified(row, rows)) and found.sure:
+                yield (
+                    f"images are told among candidates: on the board {folder.board.name} "
+                    f"{found.attack} puts {in_words(found)}"
+                )
+                return
+
+
+def _is_law(text: str, encoding: Resolved, measured: Collection[str]) -> bool:
+    """Whether a row's defense is this one, with these options."""
+    stack = parse_stack(text)
+    if len(stack) != 1 or stack[0].name != encoding.name:
+        return False
+    theirs = plain_config(resolve(encoding.spec, stack[0], "standard"))
+    own = plain_config(encoding)
+    return all(own[name] == value for name, value in theirs.items() if name not in measured)
+
+
+def _notes(
+    run: Run, order: Order, source: Source, history: History, ledger: Ledger
+) -> Iterator[str]:
+    """What an owner should know besides."""
+    if run.cell.dataset.spec.measured_scale and order.like is None:
+        yield (
+            "mean and deviation were measured on these images and leave; other parties release "
+            "--like this package"
+        )
+    law = law_of(run, source)
+    if law is not None and law.calibrated:
+        yield f"{', '.join(law.calibrated)} was measured on these images and leaves"
+    if history.rounds:
+        count = len(history.entries)
+        releases = "one release" if count == 1 else f"{count} releases"
+        yield (
+            f"some of these images were in {releases} before, any one of them in "
+            f"{history.rounds} rounds at most: ceilings count them"
+        )
+    if not ledger.exists:
+        yield f"no ledger {ledger.path}: what left before it is not counted"

@@ -1,0 +1,105 @@
+"""Two owners and a server, on the command line: keys, packages, a model, and what it says."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from commandline import complaint, harness, succeed
+
+LAW = "singmix[noise=gaussian,radius=40]"
+SMALL = ("--dataset", "fashion-mini", "--private-size", "200", "--rounds", "2", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("owners")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def packages(place: Path, cache: Path) -> tuple[str, str]:
+    """One owner chooses a law, the other releases like it."""
+    keys = [str(place / f"{name}.key") for name in "ab"]
+    outs = str(place / "a.release"), str(place / "b.release")
+    for key in keys:
+        succeed("keygen", key, cache=cache)
+    own = ("--owner-key", keys[0], "--out", outs[0], "--part", "1/2", "--defense", LAW)
+    said = succeed("release", *SMALL, *own, cache=cache)
+    assert "2 rounds of 100 encodings 1x28x28 with soft labels of 10 classes" in said
+    assert "an attacker will know the law with all its parameters" in said
+    assert "dp: epsilon" in said
+    own = ("--owner-key", keys[1], "--out", outs[1], "--part", "2/2", "--like", outs[0])
+    values = json.loads(succeed("release", *SMALL, *own, "--json", cache=cache))
+    assert values["bytes"] == Path(outs[1]).stat().st_size
+    return outs
+
+
+def test_a_package_says_what_it_holds(packages: tuple[str, str], cache: Path) -> None:
+    said = json.loads(succeed("inspect", packages[0], "--json", cache=cache))
+    assert said["law"]["config"]["radius"] == 40.0
+    assert (said["rounds"], said["rows"]) == (2, 100)
+    assert "every hash holds" in succeed("inspect", packages[1], cache=cache)
+
+
+def test_a_server_learns_and_the_model_predicts(
+    packages: tuple[str, str], place: Path, cache: Path
+) -> None:
+    model = str(place / "model")
+    asked = ("--test", "fashion-mini", "--public", "fashion-mini", "--out", model)
+    values = json.loads(succeed("learn", *packages, *asked, "--json", cache=cache))
+    assert values["learned"]["accuracy"] > 0.5
+    rows = list(csv.DictReader(succeed("predict", model, "fashion-mini", cache=cache).splitlines()))
+    assert len(rows) == 2000
+    assert set(rows[0]) == {"image", "class", "probability"}
+    found = json.loads(succeed("predict", model, "fashion-mini", "--json", cache=cache))
+    assert [each["predicted"] for each in found] == [row["class"] for row in rows]
+
+
+def test_a_changed_byte_ends_with_three(
+    packages: tuple[str, str], place: Path, cache: Path
+) -> None:
+    data = bytearray(Path(packages[0]).read_bytes())
+    data[-100] ^= 4
+    (place / "changed.release").write_bytes(data)
+    for command in ("inspect", "learn"):
+        out = ("--out", str(place / "none")) if command == "learn" else ()
+        done = harness(command, str(place / "changed.release"), *out, cache=cache)
+        assert "does not have the hash" in complaint(done, 3)
+    assert not (place / "none").exists()
+
+
+def test_owners_are_asked_where_nothing_is_proven(place: Path, cache: Path) -> None:
+    key, out = str(place / "c.key"), place / "c.release"
+    succeed("keygen", key, cache=cache)
+    asked = ("release", *SMALL, "--defense", "mixup", "--owner-key", key, "--out", str(out))
+    done = harness(*asked, cache=cache)
+    assert "Nothing was written: nothing bounds what leaks" in complaint(done, 2)
+    said = succeed(*asked, "--dry-run", cache=cache)
+    assert "WARNING     nothing bounds what leaks" in said
+    assert not out.exists()
+    assert not Path(f"{key}.ledger").exists()
+    succeed(*asked, "--yes", cache=cache)
+    assert out.exists()
+
+
+REFUSED = {
+    "release --out x.release": "Missing option '--owner-key'",
+    "release --owner-key no.key --out x.release": "`harness keygen no.key` draws one",
+    "keygen no/where.key": "There is no folder",
+    "inspect nothing": "There is no package nothing",
+    "learn nothing --out model": "There is no package nothing",
+    "predict nothing x.png": "nothing is not a model",
+}
+
+
+@pytest.mark.parametrize("written", REFUSED)
+def test_what_cannot_be_is_said_in_words(tmp_path: Path, written: str) -> None:
+    done = harness(*written.split(), cache=tmp_path / "cache", cwd=tmp_path)
+    assert REFUSED[written] in complaint(done, 2)

@@ -1,0 +1,299 @@
+"""What leaves of a release, and that no two of them share their randomness."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from released import LAW, key_in, ready, released
+from safetensors.torch import load_file
+
+from harness.api import CellFailed, IntegrityError, UsageError
+from harness.api.errors import StoreError
+from harness.packages.keys import OwnerKey, make_key, read_owner_key
+from harness.packages.ledger import Ledger
+from harness.packages.package import Package, write_package
+from harness.packages.releasing import KEPT, Order
+from harness.packages.statement import Statement
+from harness.rng import KeyedStream
+from harness.running.run import Observer
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> OwnerKey:
+    return key_in(tmp_path)
+
+
+def test_a_key_is_drawn_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "clinic.key"
+    old = os.umask(0)
+    try:
+        drawn = make_key(path)
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_owner_key(path) == drawn
+    assert len(drawn.secret) == 32
+    with pytest.raises(UsageError, match="nothing is written over a key"):
+        make_key(path)
+    assert read_owner_key(path) == drawn
+    path.chmod(0o640)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_owner_key(path)
+    (tmp_path / "short").write_bytes(b"1" * 31)
+    with pytest.raises(UsageError, match="is no key"):
+        read_owner_key(tmp_path / "short")
+
+
+def test_a_package_holds_what_its_source_makes_and_says_no_secret(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    pending = ready(key, rounds=3)
+    out = tmp_path / "clinic.release"
+    said = pending.write(out, Observer())
+    tensors = load_file(out)
+    held = pending.source.held()
+    for round_ in range(3):
+        assert torch.equal(tensors[f"encodings.{round_}"], held.images[round_])
+        assert torch.equal(tensors[f"labels.{round_}"], held.labels[round_])
+    with Package.open(out) as package:
+        package.check()
+        assert package.said == said
+        images, labels = (torch.cat(each) for each in zip(*package.pieces(1), strict=True))
+    assert torch.equal(images, held.images[1])
+    assert torch.equal(labels, held.labels[1])
+    text = said.text()
+    assert not [secret for secret in (key.secret.hex(), "fashion", str(tmp_path)) if secret in text]
+    assert key.secret not in out.read_bytes()
+
+
+def test_two_releases_share_nothing_and_their_difference_tells_nothing(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    """Under one key, at another tau: with streams of key and round alone, 102 dB were found."""
+    laws = ("singmix[tau=1e-4,noise=gaussian]", "singmix[tau=1e-6,noise=gaussian]")
+    pendings = [ready(key, defense=law, private_size=200) for law in laws]
+    one, other = (p.source.held() for p in pendings)
+    assert not torch.equal(one.secrets["sources"], other.secrets["sources"])
+    assert not torch.equal(one.secrets["weights"], other.secrets["weights"])
+    radius = [float(p.said.law.config["radius"] or 0) for p in pendings]
+    # What an attacker does who supposes equal noise: r2 X1 - r1 X2 = (r2 - r1) mixtures.
+    found = (radius[1] * one.images[0] - radius[0] * other.images[0]) / (radius[1] - radius[0])
+    truth = _mixtures(pendings[0].source, one.secrets)
+    assert _snr(truth, found) < 0
+    # Its best multiple, over all rows, explains no more than numbers drawn anew.
+    best = float((found * truth).sum() / found.square().sum())
+    drawn = KeyedStream(b"chance").normal(*found.shape)
+    chance = float((drawn * truth).sum() / drawn.square().sum())
+    assert _snr(truth, best * found) < 0.05
+    assert _snr(truth, chance * drawn) < 0.05
+
+
+def test_the_difference_test_sees_noise_that_is_used_twice(key: OwnerKey) -> None:
+    """Two laws on one stream: what the test above must not find."""
+    pendings = [
+        ready(key, defense=f"singmix[tau={tau},noise=gaussian]", private_size=100)
+        for tau in ("1e-4", "1e-6")
+    ]
+    sources = [p.source for p in pendings]
+    sources[1]._owner = sources[0]._owner
+    one, other = (source.held() for source in sources)
+    radius = [float(p.said.law.config["radius"] or 0) for p in pendings]
+    found = (radius[1] * one.images[0] - radius[0] * other.images[0]) / (radius[1] - radius[0])
+    assert _snr(_mixtures(sources[0], one.secrets), found) > 60
+
+
+def _mixtures(source: object, secrets: object) -> torch.Tensor:
+    private = source._private[:].images  # type: ignore[attr-defined]
+    sources, weights = secrets["sources"][0], secrets["weights"][0]  # type: ignore[index]
+    return (weights[:, :, None, None, None] * private[sources]).sum(1)
+
+
+def _snr(truth: torch.Tensor, found: torch.Tensor) -> float:
+    return float(10 * torch.log10(truth.square().sum() / (truth - found).square().sum()))
+
+
+def test_a_release_is_made_again_byte_by_byte_and_never_otherwise(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    said = released(key, tmp_path / "first")
+    again = Order(again=said.release)
+    released(key, tmp_path / "second", Order(again=said.release[:16]))
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    assert len(Ledger(key).entries()) == 1
+    for other in ({"rounds": 2}, {"private_size": 59}, {"defense": LAW.replace("40", "41")}):
+        with pytest.raises(UsageError, match="of other data or with other options"):
+            ready(key, again, **other)
+    with pytest.raises(UsageError, match="of other data or with other options"):
+        ready(key, Order(again=said.release, party="somebody"))
+    with pytest.raises(UsageError, match="an id is drawn, never chosen"):
+        ready(key, Order(again="0" * 64))
+
+
+def test_what_came_later_does_not_change_a_release_that_is_made_again(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    said = released(key, tmp_path / "first")
+    waiting = ready(key)
+    released(key, tmp_path / "later", rounds=4)
+    released(key, tmp_path / "second", Order(again=said.release))
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    with pytest.raises(UsageError, match="released meanwhile"):
+        waiting.write(tmp_path / "waiting", Observer())
+
+
+def test_a_lost_ledger_repeats_no_noise(key: OwnerKey, tmp_path: Path) -> None:
+    one = released(key, tmp_path / "one")
+    Ledger(key).path.unlink()
+    other = released(key, tmp_path / "other")
+    assert one.release != other.release
+    assert set(one.hashes.values()).isdisjoint(other.hashes.values())
+    with pytest.raises(UsageError, match="an id is drawn"):
+        ready(key, Order(again=one.release))
+
+
+def test_rounds_add_up_over_releases_of_the_same_images(key: OwnerKey, tmp_path: Path) -> None:
+    first = released(key, tmp_path / "first", rounds=2)
+    more = ready(key, rounds=7)
+    assert more.said.promise.rounds == 9
+    mu = [p.promise.ceilings["dp"].quantities["mu"].value for p in (first, more.said)]
+    assert mu[1] == pytest.approx(mu[0] * np.sqrt(9 / 2))
+    assert more.entry.mu == pytest.approx(mu[0] * np.sqrt(7 / 2))
+    assert any("in 2 rounds at most" in note for note in more.notes)
+    alone = ready(key_in(tmp_path, "nobody"), rounds=9)
+    assert more.said.promise.ceilings["dp"] == alone.said.promise.ceilings["dp"]
+    # By another law what was told adds up, and nothing else is proven of both.
+    other = {"defense": LAW.replace("40", "80"), "private_size": 300}
+    told = ready(key, **other).found.ceilings
+    alone = ready(key_in(tmp_path, "else"), **other)
+    own = alone.found.ceilings["dp"].quantities["mu"].value
+    assert told["dp"].quantities["mu"].value == pytest.approx(np.hypot(own, mu[0]))
+    assert "other laws" in told["exchangeable"].reason
+
+
+def test_images_that_were_in_no_release_are_counted_apart(key: OwnerKey, tmp_path: Path) -> None:
+    released(key, tmp_path / "first", part=(1, 2), rounds=3)
+    assert ready(key, part=(2, 2)).history.rounds == 0
+    assert ready(key).history.rounds == 3
+
+
+def test_a_ledger_names_no_image_and_notices_changed_lines(key: OwnerKey, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        released(key, tmp_path / name)
+    ledger = Ledger(key)
+    one, two = ledger.entries()
+    assert one.images == two.images
+    stranger = ready(key_in(tmp_path, "other"))
+    assert stranger.entry.images != one.images
+    whole = ledger.path.read_bytes()
+    ledger.path.write_bytes(whole + b'{"release": "cut o')
+    assert ledger.entries() == (one, two)
+    ledger.path.write_bytes(whole.replace(b'"rounds":1', b'"rounds":2', 1))
+    with pytest.raises(IntegrityError, match="Line 2"):
+        ledger.entries()
+    ledger.path.write_bytes(b"{}\n" + whole)
+    with pytest.raises(IntegrityError, match="Line 1"):
+        ledger.entries()
+
+
+def test_a_release_that_is_cut_short_leaves_no_file_and_stands_in_the_ledger(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    pending = ready(key, rounds=2)
+    out = tmp_path / "clinic.release"
+
+    class Stopped(Exception):
+        pass
+
+    def stop(done: int, total: int, note: str = "") -> None:
+        raise Stopped
+
+    with pending.ledger.held():
+        pending.ledger.add(pending.entry)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(Stopped):
+        write_package(out, pending.said, pending.source, stop)
+    assert sorted(tmp_path.iterdir()) == before
+    assert ready(key).history.rounds == 2
+
+
+def test_a_full_disk_is_noticed_before_anything_is_made(key: OwnerKey, tmp_path: Path) -> None:
+    pending = ready(key)
+    huge = pending.said.model_copy(update={"rounds": 10_000, "rows": 2**30})
+    with pytest.raises(StoreError, match="ask for fewer rounds"):
+        write_package(tmp_path / "huge", huge, pending.source)
+    (tmp_path / "there").write_text("mine")
+    with pytest.raises(UsageError, match="nothing is written over a release"):
+        pending.write(tmp_path / "there", Observer())
+    assert (tmp_path / "there").read_text() == "mine"
+
+
+def test_what_was_estimated_on_the_images_stays_with_their_owner(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    pending = ready(key, private_size=300)
+    assert pending.found.ceilings["exchangeable"].quantities["pooled_snr_db"].interval
+    assert pending.said.promise.ceilings["exchangeable"].reason == KEPT
+    assert not pending.doubts
+
+
+def test_what_a_defense_proves_of_itself_counts_all_rounds(key: OwnerKey, tmp_path: Path) -> None:
+    pytest.importorskip("opacus")
+    law = {"defense": "dpmix[epsilon=4,norm=30,rounds=2]", "rounds": 2}
+    one = released(key, tmp_path / "one", **law)
+    more = ready(key, **law)
+    spent = [p.promise.ceilings["dpmix"].quantities["epsilon"].value for p in (one, more.said)]
+    assert spent[0] == pytest.approx(4, abs=0.1)
+    assert spent[1] > 1.2 * spent[0]
+    assert not any("nothing bounds" in doubt for doubt in more.doubts)
+    other = ready(key, rounds=1, defense="dpmix[epsilon=2,norm=30]")
+    assert "other laws" in other.said.promise.ceilings["dpmix"].reason
+
+
+def test_where_nothing_is_proven_or_images_were_named_the_owner_is_asked(key: OwnerKey) -> None:
+    sphere = ready(key, defense="singmix[tau=1e-2]")
+    assert any("nothing bounds what leaks" in doubt for doubt in sphere.doubts)
+    assert any("images are told among candidates" in doubt for doubt in sphere.doubts)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"defense": "gradprune"}, "works on gradient"),
+        ({"defense": "mixup+gradprune"}, "works on gradient"),
+        ({"part": (3, 2)}, "--part 3/2"),
+        ({"private_size": 1}, "release two at least"),
+        ({"space": "resnet50"}, "--public"),
+    ],
+)
+def test_what_cannot_be_released_is_said(
+    key: OwnerKey, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        ready(key, **options)
+
+
+def test_releases_hand_out_no_seed(key: OwnerKey) -> None:
+    stream = key.stream("0" * 64, "clinic", "1" * 64).stream(round=1)
+    stream.normal(3)
+    for draw in (stream.seed, stream.generator, stream.stream(block=2).generator):
+        with pytest.raises(CellFailed, match="not cryptographic"):
+            draw()
+    other = key.stream("0" * 64, "clinic", "2" * 64).stream(round=1)
+    assert stream.key != other.key
+
+
+def test_another_party_releases_alike(key: OwnerKey, tmp_path: Path) -> None:
+    said = released(key, tmp_path / "one", defense="singmix[tau=1e-2,noise=gaussian]", part=(1, 2))
+    other = key_in(tmp_path, "other")
+    like = ready(other, Order(like=said), part=(2, 2))
+    assert like.said.law == said.law
+    assert like.said.preprocessing == said.preprocessing
+    assert set(like.entry.images) != set(said.hashes)
+    assert not any("was measured" in note for note in like.notes)
+    with pytest.raises(UsageError, match="--like takes the space"):
+        ready(other, Order(like=said), space="pixels")
+    assert isinstance(like.said, Statement)
