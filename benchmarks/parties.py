@@ -2,6 +2,7 @@
 
     python benchmarks/parties.py --out benchmarks/parties.json
     python benchmarks/parties.py --parties 10 --partition iid --out benchmarks/parties.json
+    python benchmarks/parties.py --table --out benchmarks/parties.json
 
 CIFAR-10 in pooled ResNet-50 features (2048 values), 45 000 private images dealt out to 10, 20 and
 30 parties. `local`: each learns alone from its own images, unprotected; the mean and the spread
@@ -87,8 +88,11 @@ class Asked:
 def main() -> None:
     """Measure what is missing, a line each."""
     options = _options()
-    torch.set_num_threads(options.threads)
     found = _found(options.out)
+    if options.table:
+        print("\n".join(table(found["rows"])))
+        return
+    torch.set_num_threads(options.threads)
     _find_components_once()
     for partition in options.partition:
         for parties in options.parties:
@@ -113,17 +117,56 @@ def _find_components_once() -> None:
         module.components_of = remembered  # type: ignore[attr-defined]
 
 
+COLUMNS = (
+    ("alone", LOCAL, 1),
+    ("in one place", "none", 1),
+    ("`mixup`", "mixup", 1),
+    ("`dpmeans`, ε = 2", "dpmeans[epsilon=2]", 1),
+    ("τ = 1", "singmix[tau=1]", 1),
+    ("10⁻²", "singmix[tau=1e-2]", 1),
+    ("10⁻⁴", "singmix[tau=1e-4]", 1),
+    ("τ = 1, T = 20", "singmix[tau=1]", 20),
+    ("10⁻², T = 20", "singmix[tau=1e-2]", 20),
+    ("10⁻⁴, T = 20", "singmix[tau=1e-4]", 20),
+)
+"""Title, defense and rounds."""
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """What was measured as a Markdown table, a line for each partition; a dash where nothing was."""
+    by_cell = {(r["partition"], r["parties"], r["defense"], r["rounds"]): r for r in rows}
+    lines = ["| parties | partition | " + " | ".join(title for title, *_ in COLUMNS) + " |"]
+    lines.append("|---" * (2 + len(COLUMNS)) + "|")
+    for partition in PARTITIONS:
+        for parties in PARTIES:
+            cells = [by_cell.get((partition, parties, *asked)) for _, *asked in COLUMNS]
+            if any(cells):
+                shown = " | ".join(map(_shown, cells))
+                lines.append(f"| {parties} | `{partition}` | {shown} |")
+    return lines
+
+
+def _shown(row: dict[str, Any] | None) -> str:
+    """An accuracy in per cent; of parties alone with the deviation between them."""
+    if row is None:
+        return "–"
+    spread = f" ± {100 * row['deviation']:.1f}" if "deviation" in row else ""
+    return f"{100 * row['accuracy']:.1f}{spread}"
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Several parties, closed learners.")
     parser.add_argument("--dataset", default="cifar10")
     parser.add_argument("--space", default="resnet50-pooled")
     parser.add_argument("--parties", type=int, nargs="+", default=list(PARTIES))
     parser.add_argument("--partition", nargs="+", default=list(PARTITIONS))
+    parser.add_argument("--rounds", type=int, nargs="+", default=[1, 20])
     parser.add_argument("--private", type=int, default=45_000)
     parser.add_argument("--public", type=int, default=5000)
     parser.add_argument("--test", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="print what is there as Markdown")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/parties.json"))
     return parser.parse_args()
 
@@ -137,7 +180,7 @@ def _measure(
     options: argparse.Namespace, parties: int, partition: str, found: dict[str, Any]
 ) -> None:
     """All that is missing of one partition."""
-    wanted = [(LOCAL, 1), *RELEASES]
+    wanted = [each for each in [(LOCAL, 1), *RELEASES] if each[1] in options.rounds]
     done = {
         (row["parties"], row["partition"], row["defense"], row["rounds"]) for row in found["rows"]
     }

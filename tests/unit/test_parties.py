@@ -258,3 +258,14 @@ def test_ten_parties_teach_what_one_owner_with_as_many_images_does(tmp_path):
     one, ten = (utility.accuracy for utility in found)
     assert abs(one - ten) < 0.02
     assert one > 0.6
+
+
+def test_known_images_stand_in_for_a_pool_that_is_too_small(tmp_path):
+    """The threat model's positive control: what 140 images teach beats what 40 do."""
+    asked = {"only": "privacy", "defense": "singmix[tau=1e-1]", "attack": "regression"}
+    asked |= {"targets": 200, "public_size": 40}
+    reached = {
+        model: run_of(tmp_path, threat_model=model, **asked).record().privacy["snr_db"].mean
+        for model in ("released", "party")
+    }
+    assert reached["party"] > reached["released"] + 0.3
