@@ -133,7 +133,7 @@ COLUMNS = (
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """What was measured as a Markdown table, a line for each partition; a dash where nothing was."""
+    """What was measured, as a Markdown table: a line for each partition, dashes for the rest."""
     by_cell = {(r["partition"], r["parties"], r["defense"], r["rounds"]): r for r in rows}
     lines = ["| parties | partition | " + " | ".join(title for title, *_ in COLUMNS) + " |"]
     lines.append("|---" * (2 + len(COLUMNS)) + "|")

@@ -69,6 +69,10 @@ class Options:
             "'shards[classes=2]', or 'by-file', which keeps a subject's images together."
         ),
     ] = "iid"
+    party: Annotated[
+        int | None,
+        Option("Evaluate one party's release alone, counted from 0.", unset="all together", ge=0),
+    ] = None
     preset: Annotated[PresetName, Option("Sizes and budgets.")] = "quick"
     only: Annotated[
         Literal["privacy", "utility"] | None,

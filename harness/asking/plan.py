@@ -356,6 +356,8 @@ def _not_of_parties(cell: Cell) -> str:
         alone = cell.threat_model.name == CURIOUS
         why = f"the threat model '{CURIOUS}' is one party that attacks others, and there is one"
         return f"{why}; raise --parties" if alone else ""
+    if request.party is not None and cell.threat_model.name == CURIOUS:
+        return f"the threat model '{CURIOUS}' attacks the others' rows; leave --party unset"
     if cell.late:
         return f"'{cell.late[0].name}' guards one owner's training; leave --parties at 1"
     if request.release not in (None, "encodings", "statistics") or cell.held_out:

@@ -37,6 +37,8 @@ JOINT = re.compile(r"\+(?![^\[]*\])")
 """The `+` outside brackets: `1e+2` inside them is a number."""
 TERM = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s*")
 
+OF_PARTIES = ("parties", "partition", "party")
+"""Options that a request of one owner does not name."""
 FEWEST = 2
 """Images of a party, at least: one alone has no partner to be mixed with."""
 FOLLOWING = ("missing", "too_short")
@@ -90,6 +92,8 @@ class Request(Options, BaseModel):
                 f"partition={self.partition} deals images out to several parties, and there is "
                 "one; raise parties"
             )
+        if self.party is not None and not self.party < self.parties > 1:
+            raise ValueError(f"party={self.party} is none of {self.parties}, counted from 0")
         return self
 
     @model_serializer(mode="wrap")
@@ -98,7 +102,7 @@ class Request(Options, BaseModel):
         values: dict[str, Any] = handler(self)
         if self.parties > 1:
             return values
-        return {k: v for k, v in values.items() if k not in ("parties", "partition")}
+        return {k: v for k, v in values.items() if k not in OF_PARTIES}
 
     @property
     def sizes(self) -> Sizes:

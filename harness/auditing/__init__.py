@@ -142,6 +142,8 @@ def _run(design: Design, observer: Observer, options: Mapping[str, Any]) -> tupl
     cell = equip(plan(make_request(**fixed, **options), registry()), root)
     if cell.reason:
         raise UsageError(cell.reason)
+    if cell.request.parties > 1:
+        raise UsageError("An audit is of one owner; leave --parties at 1.")
     (defense, *others) = cell.defenses
     late = [d for d in cell.defenses if d.spec.stage not in (Stage.ENCODING, Stage.STATISTICS)]
     if others or late:

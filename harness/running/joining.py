@@ -43,15 +43,17 @@ class PartySource(Source):
 class JoinedSource(Source):
     """The union of parties' rounds. Every piece has rows of every party, as many as its share.
 
-    Sources count all private images, party by party, and `extra.party` says whose a row is.
+    Sources count all private images, party by party, and `extra.party` says whose a row is, the
+    first of these parties being `number`.
     """
 
-    def __init__(self, parties: Sequence[PartySource]) -> None:
+    def __init__(self, parties: Sequence[PartySource], number: int = 0) -> None:
         first = parties[0]
         every = _Together([party._private for party in parties])
         named = (first.name, first._defense) if first._defense else None
         super().__init__(every, first._public, named, first._owner, first.rounds, first._classes)
         self.parties = parties
+        self._number = number
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,7 +88,7 @@ class JoinedSource(Source):
             if part is not None:
                 rows, own = self.parties[number].rows, part["sources"]
                 sources = torch.where(own < rows, own + starts[number], own - rows + self.rows)
-                whose = torch.full((len(own),), number)
+                whose = torch.full((len(own),), number + self._number)
                 pieces.append({**part, "sources": sources, PARTY: whose})
         if len({frozenset(piece) for piece in pieces}) > 1:
             raise CellFailed(f"defense '{self.name}' keeps other secrets of one party than another")
@@ -138,10 +140,14 @@ class JoinedSums(StatisticsDefense[Any]):
     """The sum of parties' noisy sums: each image is in one of them, and noise adds up."""
 
     def __init__(
-        self, parties: Sequence[StatisticsDefense[Any]], sizes: Sequence[int], pool: int
+        self,
+        parties: Sequence[StatisticsDefense[Any]],
+        sizes: Sequence[int],
+        pool: int,
+        first: int = 0,
     ) -> None:
         super().__init__(parties[0].config)
-        self._parties, self._sizes, self._pool = parties, sizes, pool
+        self._parties, self._sizes, self._pool, self._first = parties, sizes, pool, first
 
     def measure(
         self, private: SamplesOnDemand, public: Samples, classes: int, rng: Stream
@@ -155,7 +161,9 @@ class JoinedSums(StatisticsDefense[Any]):
             party.measure(
                 private[start:end], public[: self._pool], classes, rng.stream(party=number)
             )
-            for number, (party, (start, end)) in enumerate(zip(self._parties, spans, strict=True))
+            for number, (party, (start, end)) in enumerate(
+                zip(self._parties, spans, strict=True), self._first
+            )
         ]
         first = made[0]
         if any(each.guarantee != first.guarantee for each in made):

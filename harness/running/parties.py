@@ -48,10 +48,12 @@ DRAWS = 100
 class PartedSplits(Splits):
     """Splits whose private images stand party by party, `sizes` of them each.
 
-    The last `known` public images are those of a curious party, which is the last one.
+    The first of them is the party `first`, where only one is there. The last `known` public images
+    are those of a curious party, which is the last one.
     """
 
     sizes: tuple[int, ...] = ()
+    first: int = 0
     known: int = 0
 
     @property
@@ -90,6 +92,7 @@ class PartedLoad(LoadStage):
             "loaded by": code_identity("harness.running.load"),
             "parties": request.parties,
             "partition": [type(partition).__name__, partition.model_dump()],
+            "party": request.party,
             "curious": self.cell.threat_model.name == CURIOUS,
         }
 
@@ -105,21 +108,25 @@ class PartedLoad(LoadStage):
             public_stream(request.seed).stream(stage="parties"),
         )
         order = owners.argsort(stable=True)
-        sizes = owners.bincount(minlength=request.parties).tolist()
+        sizes, first = owners.bincount(minlength=request.parties).tolist(), request.party or 0
+        if request.party is not None:
+            order, sizes = order[owners[order] == first], [sizes[first]]
         tensors = dict(loaded.tensors)
         for name in (name for name in tensors if name.startswith("private.")):
             tensors[name] = tensors[name][order]
         known = 0
         if self.cell.threat_model.name == CURIOUS:
             known, tensors = sizes[-1], _told(tensors, sizes[-1])
-        return Artifact(tensors, {**loaded.facts, "sizes": sizes, "known": known})
+        whose = {"sizes": sizes, "first": first, "known": known}
+        return Artifact(tensors, {**loaded.facts, **whose})
 
     @staticmethod
     def read(stored: Artifact) -> PartedSplits:
         """The splits, and whose the private images are."""
         plain, facts = LoadStage.read(stored), stored.facts
         parts = plain.private, plain.public, plain.test, plain.scale, plain.classes
-        return PartedSplits(*parts, sizes=tuple(facts["sizes"]), known=facts["known"])
+        sizes, first, known = (facts[name] for name in ("sizes", "first", "known"))
+        return PartedSplits(*parts, sizes=tuple(sizes), first=first, known=known)
 
 
 def _told(tensors: dict[str, Tensor], known: int) -> dict[str, Tensor]:
@@ -270,7 +277,8 @@ def joined(rounds: Rounds, run: Run) -> JoinedSource:
         key = owner.stream(party=number)
         return PartySource(on_demand(own, scale), public, named, key, rounds.rounds, classes)
 
-    return JoinedSource([party(i, own) for i, own in enumerate(splits.shares())])
+    every = [party(i, own) for i, own in enumerate(splits.shares(), splits.first)]
+    return JoinedSource(every, splits.first)
 
 
 def joined_sums(build: Callable[[], StatisticsDefense[Any]], run: Run) -> StatisticsDefense[Any]:
@@ -279,4 +287,4 @@ def joined_sums(build: Callable[[], StatisticsDefense[Any]], run: Run) -> Statis
 
     splits = run.splits
     assert isinstance(splits, PartedSplits)
-    return JoinedSums([build() for _ in splits.sizes], splits.sizes, len(splits.pool))
+    return JoinedSums([build() for _ in splits.sizes], splits.sizes, len(splits.pool), splits.first)

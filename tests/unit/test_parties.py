@@ -39,7 +39,7 @@ def counts(owners, parties):
 
 
 def test_one_owner_is_asked_for_as_before_there_were_parties():
-    assert not {"parties", "partition"} & make_request(parties=1).model_dump().keys()
+    assert not {"parties", "partition", "party"} & make_request(parties=1).model_dump().keys()
     asked = make_request(parties=3, partition="shards[classes=1]").model_dump()
     assert (asked["parties"], asked["partition"]) == (3, "shards[classes=1]")
 
@@ -48,6 +48,8 @@ def test_one_owner_is_asked_for_as_before_there_were_parties():
     ("asked", "message"),
     [
         ({"partition": "shards"}, "there is one; raise parties"),
+        ({"party": 0}, "party=0 is none of 1, counted from 0"),
+        ({"parties": 3, "party": 3}, "party=3 is none of 3, counted from 0"),
         ({"parties": 600}, "parties=600 need 2 images each at least, and there are 1000"),
         ({"parties": 2, "partition": "dirichlett"}, "Did you mean 'dirichlet'"),
         ({"parties": 2, "partition": "dirichlet[alfa=1]"}, "unknown key 'alfa'.*'alpha'"),
@@ -245,6 +247,19 @@ def test_a_curious_party_knows_its_own_images_and_is_judged_on_the_others(tmp_pa
     assert (informed.truth.targets, curious.truth.targets) == (300, 200)
     released, again = (run.release.tensors["encodings"] for run in (informed, curious))
     assert torch.equal(released, again)
+
+
+def test_one_partys_release_is_its_rows_of_the_union(tmp_path):
+    asked = {"defense": "singmix[tau=1e-1]", "only": "privacy"}
+    run, every = run_of(tmp_path, party=1, **asked), run_of(tmp_path, **asked)
+    assert run.splits.sizes == (100,)
+    assert run.truth.targets == 100
+    whose = every.release.secrets[PARTY][0] == 1
+    for name in ("encodings", "labels"):
+        assert torch.equal(run.release.tensors[name][0], every.release.tensors[name][0][whose])
+    assert run.release.secrets[PARTY].unique().tolist() == [1]
+    own = run.release.secrets["sources"][0]
+    assert torch.equal(own + 100, every.release.secrets["sources"][0][whose])
 
 
 def test_ten_parties_teach_what_one_owner_with_as_many_images_does(tmp_path):
