@@ -80,8 +80,10 @@ def _measure(
     options: argparse.Namespace, python: Path, partition: str, seed: int, found: dict[str, Any]
 ) -> None:
     """Both methods on one partition, as far as they are missing."""
-    done = {(row["method"], row["partition"], row["seed"]) for row in found["rows"]}
-    missing = [name for name in METHODS if (name, partition, seed) not in done]
+    asked = {"partition": partition, "seed": seed, "private": options.private}
+    asked |= {"parties": options.parties, "rounds": options.rounds, "epochs": options.epochs}
+    done = {row["method"] for row in found["rows"] if asked.items() <= row.items()}
+    missing = [name for name in METHODS if name not in done]
     if not missing:
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -99,8 +101,7 @@ def _measure(
                 cpus=options.threads,
             )
             told = _trained(python, Path(folder), recipe)
-            row = {"method": name, "partition": partition, "seed": seed, **told}
-            row = {**row, "accuracy": told["accuracies"][-1]}
+            row = {"method": name, **asked, **told, "accuracy": told["accuracies"][-1]}
             found["rows"].append(row)
             text = ",\n".join(json.dumps(each) for each in found["rows"])
             options.out.write_text(f'{{"rows": [\n{text}\n]}}\n', encoding="utf-8")
