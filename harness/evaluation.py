@@ -94,6 +94,8 @@ def foresee_ceilings(
 def _proofs(run: Run, ceilings: Sequence[str]) -> Iterator[tuple[str, Proof]]:
     """What each ceiling says of a cell; a cell that cannot be is asked none."""
     cell, known = run.cell, run.registry
+    if cell.request.parties > 1:
+        raise UsageError("No ceiling is stated for several parties; leave --parties at 1.")
     if ceilings:
         preset = cell.request.preset
         chosen = {text: resolved("ceilings", text, preset, known) for text in ceilings}

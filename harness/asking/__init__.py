@@ -59,6 +59,20 @@ class Options:
         Literal["encodings", "features", "gradients", "statistics"] | None,
         Option("What leaves the owner.", unset="what the stack guards and the attack reads"),
     ] = None
+    parties: Annotated[
+        int, Option("Owners who each encode their own images with their own key.", ge=1, le=1000)
+    ] = 1
+    partition: Annotated[
+        str,
+        Option(
+            "How private images are dealt out to several parties: 'iid', 'dirichlet[alpha=0.1]', "
+            "'shards[classes=2]', or 'by-file', which keeps a subject's images together."
+        ),
+    ] = "iid"
+    party: Annotated[
+        int | None,
+        Option("Evaluate one party's release alone, counted from 0.", unset="all together", ge=0),
+    ] = None
     preset: Annotated[PresetName, Option("Sizes and budgets.")] = "quick"
     only: Annotated[
         Literal["privacy", "utility"] | None,

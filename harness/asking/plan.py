@@ -14,6 +14,7 @@ from harness.api.plugins import Config
 from harness.api.precision import Precision
 from harness.api.specs import AttackSpec, MetricSpec, Preparation, Spec, Stage
 from harness.asking.demand import check_demand
+from harness.asking.partition import CURIOUS, parse_partition
 from harness.asking.registry import Registry, release_kind
 from harness.asking.request import Request, Resolved, parse_one, parse_stack, resolve
 
@@ -217,6 +218,7 @@ def plan(request: Request, registry: Registry) -> Cell:
     comes back with its reason.
     """
     attack = resolved("attacks", request.attack, request.preset, registry)
+    parse_partition(request.partition)
     cell = _bare(request, registry, _stack(request, registry), attack)
     planned = _with_attacks(cell, registry)
     check_demand(planned)
@@ -272,9 +274,13 @@ def _learners(
 
 
 def _ceilings(request: Request, registry: Registry) -> dict[str, Resolved]:
-    """All that are installed, where they are asked for: a first look does without."""
+    """All that are installed, where they are asked for: a first look does without.
+
+    Of several parties none: a ceiling's candidates must be drawn as the target is, and a party's
+    images need not be drawn as the pool's are.
+    """
     wanted = request.ceiling if request.ceiling is not None else request.preset != "quick"
-    if not wanted or request.only == "utility":
+    if not wanted or request.only == "utility" or request.parties > 1:
         return {}
     specs = registry.specs("ceilings")
     return {s.name: resolved("ceilings", s.name, request.preset, registry) for s in specs}
@@ -331,7 +337,7 @@ def _stack(request: Request, registry: Registry) -> tuple[Resolved, ...]:
 
 
 def _with_attacks(cell: Cell, registry: Registry) -> Cell:
-    if reason := _no_statistics(cell) or _no_such_release(cell):
+    if reason := _not_of_parties(cell) or _no_statistics(cell) or _no_such_release(cell):
         return replace(cell, reason=reason)
     if cell.request.only == "utility":
         return cell
@@ -341,6 +347,22 @@ def _with_attacks(cell: Cell, registry: Registry) -> Cell:
     if isinstance(chosen, str):
         return replace(cell, reason=chosen)
     return replace(cell, main=chosen, companions=_companions(cell, chosen, registry))
+
+
+def _not_of_parties(cell: Cell) -> str:
+    """Why a cell's parties cannot do what is asked; empty where they can."""
+    request = cell.request
+    if request.parties == 1:
+        alone = cell.threat_model.name == CURIOUS
+        why = f"the threat model '{CURIOUS}' is one party that attacks others, and there is one"
+        return f"{why}; raise --parties" if alone else ""
+    if request.party is not None and cell.threat_model.name == CURIOUS:
+        return f"the threat model '{CURIOUS}' attacks the others' rows; leave --party unset"
+    if cell.late:
+        return f"'{cell.late[0].name}' guards one owner's training; leave --parties at 1"
+    if request.release not in (None, "encodings", "statistics") or cell.held_out:
+        return "several parties release encodings or statistics; leave --parties at 1"
+    return ""
 
 
 def _no_statistics(cell: Cell) -> str:
@@ -412,13 +434,14 @@ def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
 
     Encodings leave before anything is trained: defenses of training and of gradients do not
     touch them. A gradient defense guards gradients first, though features feel it too. Of
-    held-out images there are features alone, and only encodings are images to judge at.
+    held-out images there are features alone, and only encodings are images to judge at; several
+    parties train nothing together.
     """
     if cell.held_out:
         return (ReleaseKind.FEATURES,)
     if cell.request.release is not None:
         return (ReleaseKind(cell.request.release),)
-    if cell.request.judge_at == "release":
+    if cell.request.judge_at == "release" or (cell.request.parties > 1 and not cell.sums):
         return (ReleaseKind.ENCODINGS,)
     return _guarded({defense.spec.stage for defense in cell.defenses})
 

@@ -15,7 +15,14 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from harness.api.errors import UsageError, nearest
 from harness.api.specs import Spec
@@ -30,6 +37,10 @@ JOINT = re.compile(r"\+(?![^\[]*\])")
 """The `+` outside brackets: `1e+2` inside them is a number."""
 TERM = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s*")
 
+OF_PARTIES = ("parties", "partition", "party")
+"""Options that a request of one owner does not name."""
+FEWEST = 2
+"""Images of a party, at least: one alone has no partner to be mixed with."""
 FOLLOWING = ("missing", "too_short")
 """Faults of a file that a misspelt key leaves behind."""
 
@@ -71,7 +82,27 @@ class Request(Options, BaseModel):
                 f"batch_size={self.batch_size} is more than the private images there are "
                 f"({self.sizes.private}); lower batch_size or raise private_size"
             )
+        if self.parties > 1 and FEWEST * self.parties > self.sizes.private:
+            raise ValueError(
+                f"parties={self.parties} need {FEWEST} images each at least, and there are "
+                f"{self.sizes.private}; lower parties or raise private_size"
+            )
+        if self.parties == 1 and self.partition != Options.partition:
+            raise ValueError(
+                f"partition={self.partition} deals images out to several parties, and there is "
+                "one; raise parties"
+            )
+        if self.party is not None and not self.party < self.parties > 1:
+            raise ValueError(f"party={self.party} is none of {self.parties}, counted from 0")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_asked(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A single owner goes without saying: what is asked of one has the name it always had."""
+        values: dict[str, Any] = handler(self)
+        if self.parties > 1:
+            return values
+        return {k: v for k, v in values.items() if k not in OF_PARTIES}
 
     @property
     def sizes(self) -> Sizes:

@@ -72,6 +72,8 @@ def _possible(request: Any, known: Registry) -> Cell:
     cell = plan(request, known)
     if cell.reason:
         raise UsageError(cell.reason)
+    if request.parties > 1:
+        raise UsageError("An audit is of one owner; leave --parties at 1.")
     if len(cell.defenses) > 1:
         raise UsageError(f"An audit is of one defense, and not of '{request.defense}'.")
     return cell

@@ -105,6 +105,8 @@ def _run(key: bytes, observer: Observer, options: dict[str, Any]) -> Run:
     request = make_request(**fixed, **options)
     root = cache_root()
     cell = equip(plan(request, registry()), root, key)
+    if request.parties > 1:
+        raise UsageError("A challenge is one owner's; leave --parties at 1.")
     others = [d for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
     if others:
         raise UsageError(

@@ -16,6 +16,7 @@ from harness.running.leakage import Leakage
 from harness.running.learn import LearnStage
 from harness.running.learning import Learning
 from harness.running.load import SPLITS, LoadStage
+from harness.running.parties import parties_of
 from harness.running.release import ReleaseStage, victim_under
 from harness.running.rounds import Rounds
 from harness.running.stage import code_identity, plugin_boundary
@@ -72,6 +73,7 @@ def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> Ru
         **_common(cell, run.registry, resolved, changed),
         status="ok",
         splits={**sizes, "targets": run.truth.targets},
+        parties=parties_of(run) if cell.request.parties > 1 else None,
         utility=learned.utility,
         measures=dict(learned.measures),
         learners={

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,9 +41,11 @@ from harness.running.leakage import Leakage, leakage
 from harness.running.learn import LearnStage
 from harness.running.learning import Learning, learning
 from harness.running.load import LoadStage
+from harness.running.parties import joined, joined_sums, with_parties
 from harness.running.prepare import PrepareStage
 from harness.running.record import ended, record_key, sealed
 from harness.running.release import ReleaseStage
+from harness.running.rounds import Rounds
 from harness.running.samples import JudgedSplits, Space, Truth
 from harness.running.stage import Output, Stage, plugin_boundary
 from harness.running.train import TrainStage
@@ -239,7 +241,11 @@ class Run:
     def __call__(self, output: Output[Out]) -> Out:
         """An output, made once."""
         if output.key not in self._outputs:
-            self._outputs[output.key] = output.obtain(self)
+            wanted: Output[Any] = output
+            if isinstance(wanted, Rounds) and self.cell.request.parties > 1:
+                self._outputs[output.key] = joined(wanted, self)
+            else:
+                self._outputs[output.key] = wanted.obtain(self)
         found: Out = self._outputs[output.key]
         return found
 
@@ -340,9 +346,13 @@ class Run:
         return asset_folder([a for spec in specs for a in spec.assets], self.store.root)
 
     def build(self, kind: str, spec: Spec, argument: Any) -> Any:
-        """A plugin at work."""
+        """A plugin at work; of several parties that release sums, theirs together."""
+        build = partial(self.registry.build, kind, spec.name, argument)
+        sums = self.cell.sums
         with plugin_boundary(spec.name):
-            return self.registry.build(kind, spec.name, argument)
+            if sums and spec is sums.spec and self.cell.request.parties > 1:
+                return joined_sums(build, self)
+            return build()
 
     @contextmanager
     def watched(self, label: str) -> Iterator[Progress]:
@@ -426,7 +436,7 @@ def settle(cell: Cell, root: Path, secret: bytes | None = None) -> Cell:
                 locate(asset, root)
         except AssetUnavailable as error:
             unavailable[spec.name] = str(error)
-    return replace(
+    settled = replace(
         cell,
         device=device_class(cell.request.device),
         threads=cell.request.threads or available_threads(),
@@ -435,6 +445,7 @@ def settle(cell: Cell, root: Path, secret: bytes | None = None) -> Cell:
         fingerprints=fingerprints,
         owner=fingerprint(secret),
     )
+    return with_parties(settled)
 
 
 def fingerprint(secret: bytes | None) -> str:

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from harness.api.errors import IntegrityError, UsageError
 from harness.api.precision import Precision
@@ -106,6 +112,20 @@ class Member(BaseModel):
     strongest_of: int = 0
 
 
+class Parties(BaseModel):
+    """Several owners, in the order of their rows' and images' numbers.
+
+    `sizes` are their private images, `classes` how many of each class these are, `resolved` the
+    parameters of the encoding defense as they turned out on them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sizes: tuple[int, ...]
+    classes: tuple[tuple[int, ...], ...]
+    resolved: tuple[dict[str, float | int | str], ...] = ()
+
+
 class RunRecord(BaseModel):
     """One cell: what was asked, what that resolved to, what came out."""
 
@@ -126,6 +146,8 @@ class RunRecord(BaseModel):
     release_kind: str
     channels_used: tuple[str, ...] = ()
     splits: dict[str, int] = {}
+    parties: Parties | None = None
+    """Where the private images are several owners'."""
     seeds: dict[str, str | int] = {}
     device: str
     threads: int
@@ -159,6 +181,14 @@ class RunRecord(BaseModel):
     code: dict[str, str | bool] = {}
     created: str = ""
     log: str = ""
+
+    @model_serializer(mode="wrap")
+    def _of_one_owner(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Records of one owner say nothing of parties, as before there were any."""
+        values: dict[str, Any] = handler(self)
+        if self.parties is None:
+            values.pop("parties", None)
+        return values
 
     @property
     def version(self) -> int:

@@ -44,6 +44,12 @@ def harness_threat_models() -> list[ThreatModel]:
             grants=_INFORMED | {Channel.CANDIDATES},
         ),
         ThreatModel(
+            name="party",
+            summary="one of several parties: holds its own images beside what all of them "
+            "published, and is judged on the others'",
+            grants=_RELEASED - {Channel.FEATURES, Channel.FEATURE_ENCODER},
+        ),
+        ThreatModel(
             name="fl-strong",
             summary="a federated server that also knows batch labels and BatchNorm statistics",
             grants=_FEDERATED | _MIXTURE | _BATCH,

@@ -20,14 +20,15 @@ from harness.running.leakage import WorstStage
 from harness.running.prepare import PrepareStage
 from harness.running.record import record_key
 from harness.running.run import stages_of
-from harness.running.stage import OUTPUTS, Output
+from harness.running.stage import APART, OUTPUTS, Output
 from harness.running.train import TrainStage
 from harness.scoring.judgement import Help
 from harness.store import provenance
-from harness.store.provenance import preparation_identity
+from harness.store.provenance import modules_of, preparation_identity
 
 pytestmark = pytest.mark.core
 
+PARTIES = "harness.running.parties"
 SPACE = Preparation("space", "harness.rng:derive", frozenset({Channel.PUBLIC}), ("mean",))
 LAW = replace(SPACE, channels=frozenset({Channel.PUBLIC, Channel.ENCODER}))
 
@@ -266,7 +267,14 @@ def test_every_module_that_defines_an_output_counts_by_key_alone() -> None:
     while waiting:
         waiting += (subclasses := waiting.pop().__subclasses__())
         found |= {each.__module__ for each in subclasses}
-    assert found - {Output.__module__} == {f"harness.running.{name}" for name in OUTPUTS}
+    counted = {f"harness.running.{name}" for name in OUTPUTS}
+    assert found - {Output.__module__} == counted | {PARTIES}
+
+
+def test_no_stage_of_one_owner_depends_on_the_code_of_parties() -> None:
+    """Their outputs stand in for others, which nobody but a run and its record names."""
+    used = {m for name in OUTPUTS for m in modules_of(f"harness.running.{name}", apart=APART)}
+    assert PARTIES not in used
 
 
 def test_a_preparation_that_is_told_more_is_another() -> None:
