@@ -17,7 +17,8 @@ Held = tuple[int, Bounded]
 def bracket(groups: Iterable[Group]) -> Bracket | None:
     """The attack that comes nearest to its ceiling, over its seeds; one that says something first.
 
-    None where no attack of a row is bounded.
+    Under ceilings that all are vacuous, the one that reached most. None where no attack of a row
+    is bounded.
     """
     found = [each for group in groups for each in _of_group(group)]
     return min(found, key=_room, default=None)
@@ -32,7 +33,7 @@ def unbounded(groups: Iterable[Group]) -> str:
 
 
 def _room(each: Bracket) -> tuple[bool, float]:
-    return each.vacuous, each.ceiling.value - each.reached.value
+    return each.vacuous, (0 if each.vacuous else each.ceiling.value) - each.reached.value
 
 
 def _of_group(group: Group) -> Iterator[Bracket]:

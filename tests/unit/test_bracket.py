@@ -71,6 +71,13 @@ def test_a_vacuous_ceiling_says_nothing_and_stands_behind_others() -> None:
     assert "the ceiling is vacuous" in render(alone)
 
 
+def test_where_every_ceiling_is_vacuous_the_attack_that_reached_most_stands() -> None:
+    reached = {"linear": (1.0, LABELS), "nearest": (-0.2, POOLED)}
+    found = row(view(held("linear", proof(reached, vacuous=(POOLED, LABELS))))).bracket
+    assert found is not None
+    assert (found.attack, found.reached.value) == ("linear", 1.0)
+
+
 def test_where_there_is_none_the_page_says_why() -> None:
     told = view(held("linear", Proof(reason="no noise is added")))
     assert row(told).bracket is None
