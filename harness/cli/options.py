@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from pathlib import Path
@@ -27,6 +28,21 @@ class FiniteRange(click.FloatRange):
         if not isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+class Part(click.ParamType[tuple[int, int]]):
+    """`K/N`."""
+
+    name = "K/N"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Both numbers."""
+        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", str(value))
+        if not found:
+            self.fail(f"{value} is no part; write 1/2.", param, ctx)
+        return int(found[1]), int(found[2])
 
 
 config_option = click.option("--config", type=PATH, help="TOML file with these options.")

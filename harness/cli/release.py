@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 
 from harness.cli.options import (
     PATH,
+    Part,
     config_option,
     epilog,
     given,
@@ -24,21 +24,6 @@ from harness.cli.options import (
 if TYPE_CHECKING:
     from harness.packages.releasing import Pending
     from harness.packages.statement import Statement
-
-
-class Part(click.ParamType[tuple[int, int]]):
-    """`K/N`."""
-
-    name = "K/N"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Both numbers."""
-        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", str(value))
-        if not found:
-            self.fail(f"{value} is no part; write 1/2.", param, ctx)
-        return int(found[1]), int(found[2])
 
 
 @click.command(

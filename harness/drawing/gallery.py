@@ -221,14 +221,19 @@ def _kept(store: Store, record: RunRecord, stage: str, key: str | None) -> Artif
 
 
 def _by_primary(artifact: Artifact, count: int) -> Tensor | None:
-    """Round 0 of the encodings in the order of the private images they belong to."""
+    """Round 0 of the encodings in the order of the private images they belong to.
+
+    None where there are none, or nobody knows whose they are.
+    """
     import torch
 
     from harness.api import ReleaseKind
     from harness.running.release import ReleaseStage
 
     release = ReleaseStage.read(artifact)
-    if release.kind is not ReleaseKind.ENCODINGS or release.tensors["encodings"].ndim != 5:
+    known = "sources" in release.secrets
+    images = release.kind is ReleaseKind.ENCODINGS and release.tensors["encodings"].ndim == 5
+    if not known or not images:
         return None
     encodings = release.tensors["encodings"][0]
     ordered = torch.empty(count, *encodings.shape[1:])

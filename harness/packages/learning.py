@@ -21,7 +21,6 @@ from harness.api import (
     UsageError,
 )
 from harness.asking.plan import resolved
-from harness.asking.request import validated
 from harness.packages.model import (
     ASKED,
     Described,
@@ -36,7 +35,7 @@ from harness.packages.model import (
 from harness.packages.package import Package
 from harness.packages.program import program_of
 from harness.packages.releasing import DISTRIBUTION
-from harness.packages.samples import Way
+from harness.packages.samples import Way, require_known
 from harness.packages.statement import Preprocessing, Statement, Used
 from harness.rng import public_stream
 from harness.running.load import collection_of
@@ -279,11 +278,7 @@ def _lesson(release: Joined, way: Way, asked: Plan) -> Lesson:
 def _law(run: Run, release: Joined) -> Encoder:
     """The law as the package says it; UsageError where no defense that is installed has it."""
     law = release.law
-    spec = run.registry.spec("defenses", law.name)
-    fault = f"The package's law is none of '{spec.name}' {spec.version}"
-    validated(spec.config, law.config, fault)
-    if spec.version != law.version:
-        raise UsageError(f"{fault}: it is of version {law.version}.")
+    require_known(law, run.registry)
     return encoder(Named(name=law.name, config=dict(law.config)), len(release.classes))
 
 

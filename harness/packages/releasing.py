@@ -209,7 +209,7 @@ def _owned(run: Run, order: Order, options: Mapping[str, Any]) -> Splits:
         at_most=frozenset(("public",)),
     )
     stream = public_stream(cell.request.seed).stream(stage="load")
-    images = _part(load(own, public, sizes, stream), options.get("part"))
+    images = part_of(load(own, public, sizes, stream), options.get("part"))
     if len(images.private) < 2:
         raise UsageError("One image has no other to be hidden among; release two at least.")
     if cell.space.spec.extracts and not len(images.public):
@@ -226,12 +226,12 @@ def _owned(run: Run, order: Order, options: Mapping[str, Any]) -> Splits:
         run.give(LoadStage.of(cell), images)
         splits = run(Space.of(cell))
     if order.like is not None:
-        splits = _alike(splits, images.private.shape, order.like)
+        splits = alike_to(splits, images.private.shape, order.like)
     run.give(Space.of(cell), splits)
     return splits
 
 
-def _part(splits: Splits, part: tuple[int, int] | None) -> Splits:
+def part_of(splits: Splits, part: tuple[int, int] | None) -> Splits:
     """Every n-th image from the k-th on, where a dataset stands for several owners'."""
     if part is None:
         return splits
@@ -241,12 +241,12 @@ def _part(splits: Splits, part: tuple[int, int] | None) -> Splits:
     return replace(splits, private=splits.private[slice(k - 1, None, n)])
 
 
-def _alike(splits: Splits, image: tuple[int, ...], like: Statement) -> Splits:
-    """Standardised as the other package is; UsageError where images are of another shape."""
+def alike_to(splits: Splits, image: tuple[int, ...], like: Statement) -> Splits:
+    """Standardised as a package is; UsageError where images are of another shape than its."""
     steps = like.preprocessing
     if image != steps.image or splits.shape != steps.shape:
         raise UsageError(
-            f"--like a package of images of shape {steps.image}; these are {tuple(image)}."
+            f"The package is of images of shape {steps.image}, and these are {tuple(image)}."
         )
     return replace(splits, scale=steps.scale)
 

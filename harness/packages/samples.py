@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api import Samples, UsageError
 from harness.asking.plan import plan
-from harness.asking.registry import registry
-from harness.asking.request import Selection, make_request
+from harness.asking.registry import Registry, registry
+from harness.asking.request import Selection, make_request, validated
 from harness.packages.statement import Preprocessing, Used
 from harness.running.load import adapted
 from harness.running.run import Observer, Run, check_machine, equip
@@ -37,6 +37,15 @@ def written(used: Used) -> str:
     """A plugin with its options, as they are written on the command line."""
     options = {key: "none" if v is None else str(v) for key, v in used.config.items()}
     return Selection(used.name, options).written
+
+
+def require_known(law: Used, known: Registry) -> None:
+    """UsageError unless a defense that is installed has a package's law."""
+    spec = known.spec("defenses", law.name)
+    fault = f"The package's law is none of '{spec.name}' {spec.version}"
+    validated(spec.config, law.config, fault)
+    if spec.version != law.version:
+        raise UsageError(f"{fault}: it is of version {law.version}.")
 
 
 def opened(observer: Observer, *, secret: bytes | None = None, **options: Any) -> Run:

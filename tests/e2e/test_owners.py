@@ -62,15 +62,35 @@ def test_a_server_learns_and_the_model_predicts(
     assert [each["predicted"] for each in found] == [row["class"] for row in rows]
 
 
+def test_a_package_is_attacked_and_judged(
+    packages: tuple[str, str], place: Path, cache: Path
+) -> None:
+    truth = ("--truth", "fashion-mini", "--private-size", "200", "--part", "1/2")
+    small = ("--public-size", "500", "--test-size", "200", "--threads", "1", "--only", "privacy")
+    asked = ("evaluate", "--package", packages[0], *truth, *small, "--metrics", "snr_db")
+    plain = json.loads(succeed(*asked, "--attack", "nearest", "--json", cache=cache))
+    assert (plain["threat_model"], plain["splits"]["private"]) == ("released", 100)
+    assert plain["seeds"]["owner_key"].startswith("package ")
+    done = harness(*asked, "--attack", "linear", "--threat-model", "informed", cache=cache)
+    assert "--owner-key makes them again" in complaint(done, 2)
+    key = ("--owner-key", str(place / "a.key"))
+    said = succeed(*asked, "--attack", "linear", *key, cache=cache)
+    assert "(informed, quick, 100 targets, 2 rounds)" in said
+
+
 def test_a_changed_byte_ends_with_three(
     packages: tuple[str, str], place: Path, cache: Path
 ) -> None:
     data = bytearray(Path(packages[0]).read_bytes())
     data[-100] ^= 4
     (place / "changed.release").write_bytes(data)
-    for command in ("inspect", "learn"):
-        out = ("--out", str(place / "none")) if command == "learn" else ()
-        done = harness(command, str(place / "changed.release"), *out, cache=cache)
+    changed = str(place / "changed.release")
+    for command in (
+        ("inspect", changed),
+        ("learn", changed, "--out", str(place / "none")),
+        ("evaluate", "--package", changed, "--truth", "fashion-mini"),
+    ):
+        done = harness(*command, cache=cache)
         assert "does not have the hash" in complaint(done, 3)
     assert not (place / "none").exists()
 
@@ -95,6 +115,10 @@ REFUSED = {
     "keygen no/where.key": "There is no folder",
     "inspect nothing": "There is no package nothing",
     "learn nothing --out model": "There is no package nothing",
+    "evaluate --package nothing --truth fashion-mini": "There is no package nothing",
+    "evaluate --package nothing": "name them with --truth",
+    "evaluate --part 1/2": "name it with --package",
+    "evaluate --package nothing --truth fashion-mini --dry-run": "looks at no package",
     "predict nothing x.png": "nothing is not a model",
 }
 

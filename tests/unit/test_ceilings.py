@@ -108,6 +108,8 @@ def test_a_radius_of_public_images_has_a_ceiling():
 def test_too_few_candidates_are_refused():
     few = owned(gaussian(), public=PUBLIC[:60], targets=100)
     assert "80 images are drawn like the targets" in exchangeable(few)
+    nobody = owned(gaussian(), public=PUBLIC[:0], targets=len(PRIVATE))
+    assert "0 images are drawn like the targets" in exchangeable(nobody)
     strangers = owned(gaussian(), public_alike=False)
     assert "of another dataset are no candidates" in exchangeable(strangers)
 

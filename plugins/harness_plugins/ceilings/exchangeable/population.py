@@ -47,8 +47,9 @@ class Population:
         """
         n, known = len(view.private), len(view.public) if view.public_alike else 0
         rows = torch.arange(min(targets, view.targets))
-        order = view.rng.stream(use="candidates").permutation(n - view.targets + known)
-        places = view.targets + order
+        places = torch.arange(view.targets, n + known)
+        if len(places):  # a stream has no permutation of nothing
+            places = places[view.rng.stream(use="candidates").permutation(len(places))]
         if view.subjects is not None:
             rows, places = _one_of_each(view.subjects, rows, places)
         places = places[:most]
