@@ -81,6 +81,8 @@ class AuditReport(BaseModel):
     epsilon_at_least_gaussian: float | None = None
     """By trade-off functions, of a mechanism that is Gaussian; None where it is not."""
     epsilon_at_most: float | None = None
+    """Proven of the coins' own pairs: of encodings by how far these are apart, which is less than
+    the `dp` ceiling has for any two images."""
     uncertified: str = ""
     """Why there is no upper end."""
     apart: Account | None = None

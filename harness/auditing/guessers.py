@@ -49,7 +49,10 @@ class Guess:
 
 def planned(guesser: str, learner: str | None, options: dict[str, Any], known: Registry) -> Cell:
     """The cell that a guesser looks at; UsageError where it has nothing to look at."""
-    name = parse_one(guesser).name
+    asked = parse_one(guesser)
+    name = asked.name
+    if asked.options and name in (LIKELIHOOD, *MEMBERSHIP):
+        raise UsageError(f"'{name}' has no options; learners have theirs: --learner.")
     if name not in MEMBERSHIP and learner is not None:
         raise UsageError(f"'{name}' trains no learner: --learner is for --guesser loss and lira.")
     if name == LIKELIHOOD:

@@ -100,7 +100,7 @@ def lines(report: AuditReport) -> Iterator[str]:
     yield f"{report.defense} on {report.dataset}, {report.space}, {_rounds(report.rounds)}"
     yield f"guesser    {report.guesser}: {report.right} of {report.guesses} right"
     yield f"adjacency  {report.adjacency}"
-    most = "–" if report.epsilon_at_most is None else f"{report.epsilon_at_most:.3g}"
+    most = "–" if report.epsilon_at_most is None else f"{report.epsilon_at_most:.3g} of these pairs"
     why = f" ({report.uncertified})" if report.uncertified else ""
     yield f"epsilon    at least {report.epsilon_at_least:.3g}, at most {most}{why}"
     yield f"           this design finds {report.largest:.3g} at most"

@@ -101,14 +101,24 @@ def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> Ru
 
 
 def _with_guarantee(run: Run, resolved: Resolutions) -> Resolutions:
-    """Resolved parameters, beside what an encoding defense proves of all rounds that left."""
+    """Resolved parameters, beside what an encoding defense proves of all rounds that left.
+
+    Of several parties, each proves of its own images: what the weakest proves stands.
+    """
     encoding, request = run.cell.encoding, run.cell.request
     if encoding is None:
         return resolved
     own = resolved.get(encoding.name, {})
     defense = run.build("defenses", encoding.spec, encoding.config)
+    owners = [(len(run.splits.private), own)]
+    if request.parties > 1:
+        parties = parties_of(run)
+        owners = list(
+            zip(parties.sizes, parties.resolved or [own] * len(parties.sizes), strict=True)
+        )
     with plugin_boundary(encoding.name):
-        proven = defense.guarantee(len(run.splits.private), request.rounds, own)
+        every = [defense.guarantee(images, request.rounds, its) for images, its in owners]
+    proven = max(every, key=lambda each: float(each.get("epsilon", 0.0)))
     if not proven:
         return resolved
     told = {f"{GUARANTEE}{name}": value for name, value in proven.items()}

@@ -238,6 +238,20 @@ def test_the_record_says_whose_images_there_are_and_what_each_resolved(tmp_path)
     assert bool((release.tensors["labels"][0].gather(1, own[:, None])[:, 0] >= weight - 1e-6).all())
 
 
+def test_a_guarantee_is_the_weakest_partys_and_not_that_of_their_union(tmp_path):
+    """Ten parties of twenty images hide each of theirs among twenty, and not among two hundred."""
+    asked = {"private_size": 200, "only": "utility", "learner": "classmeans", "threads": 1}
+    defense = "dpmix[noise=2,m=8]"
+    alone, union = (
+        Run.open({**asked, "defense": defense, "parties": parties}, cache=tmp_path).result()
+        for parties in (1, 10)
+    )
+    told = [each.defense[0].resolved for each in (alone, union)]
+    assert [each["guarantee.steps"] for each in told] == [200, 20]
+    assert [each["guarantee.sample_rate"] for each in told] == [0.04, 0.4]
+    assert told[1]["guarantee.epsilon"] > 2 * told[0]["guarantee.epsilon"]
+
+
 def test_a_curious_party_knows_its_own_images_and_is_judged_on_the_others(tmp_path):
     informed = run_of(tmp_path, threat_model="released")
     curious = run_of(tmp_path, threat_model="party")
