@@ -36,6 +36,7 @@ def test_how_far_public_images_whiten_costs_least_on_the_worse_of_both_pools(reg
     assert len(told) == 15
     assert told[f"whiten={config.whiten:g},clip={config.clip:g}"] == min(told.values())
     assert min(told.values()) < 0.01
+    assert told["whiten=1,clip=0.5"] > 0.15
 
 
 def test_how_many_images_a_row_has_is_best_on_both_pools(regrets):
