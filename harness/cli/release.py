@@ -130,7 +130,10 @@ def _lines(pending: Pending) -> Iterator[str]:
         "an attacker will know the law with all its parameters, every row's soft label, the number "
         "of images and rounds, and which classes there are"
     )
-    yield "and not: the images, which rows hold which, their weights, order and noise"
+    if pending.noisy:
+        yield "and not: the images, which rows hold which, their weights, order and noise"
+    else:
+        yield "the law states no noise: whoever finds out how rows were made has images of them"
     yield from promise_lines(pending.found)
     yield from (f"note        {note}" for note in pending.notes)
     yield from (f"WARNING     {doubt}" for doubt in pending.doubts)

@@ -30,12 +30,12 @@ def packages(place: Path, cache: Path) -> tuple[str, str]:
     outs = str(place / "a.release"), str(place / "b.release")
     for key in keys:
         succeed("keygen", key, cache=cache)
-    own = ("--owner-key", keys[0], "--out", outs[0], "--part", "1/2", "--defense", LAW)
+    own = ("--owner-key", keys[0], "--out", outs[0], "--part", "1/2", "--defense", LAW, "--yes")
     said = succeed("release", *SMALL, *own, cache=cache)
     assert "2 rounds of 100 encodings 1x28x28 with soft labels of 10 classes" in said
     assert "an attacker will know the law with all its parameters" in said
     assert "dp: epsilon" in said
-    own = ("--owner-key", keys[1], "--out", outs[1], "--part", "2/2", "--like", outs[0])
+    own = ("--owner-key", keys[1], "--out", outs[1], "--part", "2/2", "--like", outs[0], "--yes")
     values = json.loads(succeed("release", *SMALL, *own, "--json", cache=cache))
     assert values["bytes"] == Path(outs[1]).stat().st_size
     return outs
@@ -107,6 +107,11 @@ def test_owners_are_asked_where_nothing_is_proven(place: Path, cache: Path) -> N
     assert not Path(f"{key}.ledger").exists()
     succeed(*asked, "--yes", cache=cache)
     assert out.exists()
+    other = str(place / "d.key")
+    succeed("keygen", other, cache=cache)
+    weak = ("release", *SMALL, "--defense", LAW, "--owner-key", other, "--out", str(place / "d"))
+    assert "allows an epsilon of" in complaint(harness(*weak, cache=cache), 2)
+    assert not (place / "d").exists()
 
 
 REFUSED = {

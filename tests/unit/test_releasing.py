@@ -174,6 +174,57 @@ def test_rounds_add_up_over_releases_of_the_same_images(key: OwnerKey, tmp_path:
     assert "other laws" in told["exchangeable"].reason
 
 
+def test_other_numbers_of_images_are_no_more_rounds_of_a_release(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    """How often an image is drawn depends on them; what noise tells adds up all the same."""
+    first = released(key, tmp_path / "first").promise.ceilings["dp"].quantities["mu"].value
+    law = {"private_size": 30, "rounds": 2}
+    alone = ready(key_in(tmp_path, "else"), **law)
+    assert alone.entry.law != Ledger(key).entries()[0].law
+    assert alone.said.law == ready(key).said.law
+    own = alone.found.ceilings["dp"].quantities["mu"].value
+    told = ready(key, **law).found.ceilings
+    assert told["dp"].quantities["mu"].value == pytest.approx(np.hypot(own, first))
+    assert told["exchangeable"].reason
+
+
+def test_another_scale_is_no_more_rounds_of_a_release(key: OwnerKey, tmp_path: Path) -> None:
+    """One deviation five times the other: the same noise hides a fifth of what it hid."""
+    theirs = ready(key_in(tmp_path, "else")).said
+    std = tuple(each / 5 for each in theirs.preprocessing.std)
+    steps = theirs.preprocessing.model_copy(update={"std": std})
+    like = Order(like=theirs.model_copy(update={"preprocessing": steps}))
+    first = released(key, tmp_path / "first").promise.ceilings["dp"].quantities["mu"].value
+    own = ready(key_in(tmp_path, "alone"), like).entry.mu
+    assert own == pytest.approx(5 * first)
+    both = ready(key, like).found.ceilings["dp"].quantities["mu"].value
+    assert both == pytest.approx(np.hypot(own, first))
+
+
+def test_what_was_measured_on_the_images_proves_nothing_the_second_time(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    """Neither taken from the own package, nor given by hand."""
+    said = released(key, tmp_path / "first", defense="singmix[tau=1e-2,noise=gaussian]")
+    with pytest.raises(UsageError, match="nothing was proven of it"):
+        ready(key, Order(like=said))
+    by_hand = f"singmix[tau=1e-2,noise=gaussian,radius={said.law.config['radius']}]"
+    again = ready(key, defense=by_hand)
+    assert not again.found.proven
+    assert not any("ceilings count them" in note for note in again.notes)
+    proven = released(key_in(tmp_path, "else"), tmp_path / "proven")
+    assert ready(key_in(tmp_path, "third"), Order(like=proven)).found.proven
+
+
+def test_a_scale_under_which_noise_vanishes_is_refused(key: OwnerKey, tmp_path: Path) -> None:
+    said = ready(key_in(tmp_path, "stranger")).said
+    for changed in ({"std": (1e-6,)}, {"std": (10.0,)}, {"low": -5.0}):
+        steps = said.preprocessing.model_copy(update=changed)
+        with pytest.raises(UsageError, match=r"standardises by|values between"):
+            ready(key, Order(like=said.model_copy(update={"preprocessing": steps})))
+
+
 def test_images_that_were_in_no_release_are_counted_apart(key: OwnerKey, tmp_path: Path) -> None:
     released(key, tmp_path / "first", part=(1, 2), rounds=3)
     assert ready(key, part=(2, 2)).history.rounds == 0
@@ -237,7 +288,9 @@ def test_what_was_estimated_on_the_images_stays_with_their_owner(
     pending = ready(key, private_size=300)
     assert pending.found.ceilings["exchangeable"].quantities["pooled_snr_db"].interval
     assert pending.said.promise.ceilings["exchangeable"].reason == KEPT
-    assert not pending.doubts
+    loud = ready(key, private_size=300, defense=LAW.replace("40", "400"))
+    assert loud.found.proven
+    assert not loud.doubts
 
 
 def test_what_a_defense_proves_of_itself_counts_all_rounds(key: OwnerKey, tmp_path: Path) -> None:
@@ -257,12 +310,20 @@ def test_where_nothing_is_proven_or_images_were_named_the_owner_is_asked(key: Ow
     sphere = ready(key, defense="singmix[tau=1e-2]")
     assert any("nothing bounds what leaks" in doubt for doubt in sphere.doubts)
     assert any("images are told among candidates" in doubt for doubt in sphere.doubts)
+    weak = ready(key, defense="singmix[tau=1e-4,noise=gaussian,radius=40]")
+    assert any("an epsilon of" in doubt for doubt in weak.doubts)
+    boundless = ready(key, defense="singmix[tau=1e-4,noise=gaussian,radius=1e-3]")
+    assert any("its epsilon is infinite" in doubt for doubt in boundless.doubts)
+    many = {"private_size": 300, "rounds": 3}
+    named = ready(key, **{**many, "defense": "singmix[tau=1e-2,noise=gaussian,radius=40]"})
+    assert any("of images are told among candidates" in doubt for doubt in named.doubts)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"defense": "gradprune"}, "works on gradient"),
+        ({"defense": "none"}, "would release the images as they are"),
         ({"defense": "mixup+gradprune"}, "works on gradient"),
         ({"part": (3, 2)}, "--part 3/2"),
         ({"private_size": 1}, "release two at least"),
