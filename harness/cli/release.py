@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 @click.option("--like", type=PATH, help="A package whose law and preprocessing are taken over.")
 @click.option("--party", default="", help="Name of the owner.  [default: the key's fingerprint]")
 @click.option("--again", default="", metavar="ID", help="Make a release of the ledger once more.")
+@click.option(
+    "--new-ledger", is_flag=True, help="The key's ledger is lost: begin one that counts anew."
+)
 @click.option("--owner-key", type=PATH, required=True, help="File of `harness keygen`.")
 @click.option("--out", type=PATH, required=True, help="The package: no file yet.")
 @click.option("--dry-run", is_flag=True, help="Say what would leave, and write nothing.")
@@ -62,6 +65,7 @@ def command(
     like: Path | None,
     party: str,
     again: str,
+    new_ledger: bool,
     owner_key: Path,
     out: Path,
     dry_run: bool,
@@ -86,7 +90,7 @@ def command(
 
     key = read_owner_key(owner_key)
     check_place(out, 0)
-    order = Order(party, _statement(like) if like else None, again)
+    order = Order(party, _statement(like) if like else None, again, new_ledger)
     with Bars(quiet=quiet or as_json) as watching:
         pending = prepare(key, order, watching, **given(options, config))
         check_place(out, pending.said.size)

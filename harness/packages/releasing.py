@@ -68,6 +68,8 @@ class Order:
     like: Statement | None = None
     again: str = ""
     """The id of a release that is to be made once more, byte by byte, or how it begins."""
+    new_ledger: bool = False
+    """The ledger is lost, and one is to begin that counts nothing that left before."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,12 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     `options` are those of `harness evaluate`. UsageError for what cannot be asked, CellFailed where
     the defense fails at these images.
     """
+    ledger = _ledger(key, order)
     run = opened(observer, secret=key.secret, **_asked(order, options), ceiling=True)
     encoding = _encoding(run.cell)
     splits = _owned(run, order, options)
     tags = tags_of(run(LoadStage.of(run.cell)).private.images, key.tag_key)
     asked = _digest(run.cell, splits, encoding, packed(tags))
-    ledger = Ledger(key)
     _check_like(ledger, order.like)
     entry, history = _begun(ledger, tags, asked, order.party or key.fingerprint, order.again)
     owner = key.stream(entry.release, entry.party, asked)
@@ -135,6 +137,20 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     stated = law_of(run, source)
     noisy = stated is not None and stated.noise != "none"
     return Pending(said, source, entry, ledger, history, promise, doubts, notes, noisy)
+
+
+def _ledger(key: OwnerKey, order: Order) -> Ledger:
+    """The key's ledger; UsageError where it is gone, or there and to begin anew."""
+    ledger = Ledger(key)
+    if not ledger.exists and not order.new_ledger:
+        raise UsageError(
+            f"There is no ledger {ledger.path}, which `harness keygen` wrote beside the key: put "
+            "it back from a copy. --new-ledger begins another; rounds that left before are then "
+            "not counted, and ceilings say too little leaks."
+        )
+    if ledger.exists and order.new_ledger:
+        raise UsageError(f"The ledger {ledger.path} is there: leave --new-ledger out.")
+    return ledger
 
 
 def _check_like(ledger: Ledger, like: Statement | None) -> None:
@@ -582,4 +598,4 @@ def _notes(
             f"{history.rounds} rounds at most{counted}"
         )
     if not ledger.exists:
-        yield f"no ledger {ledger.path}: what left before it is not counted"
+        yield f"the ledger {ledger.path} begins anew: what left before it is not counted"

@@ -98,15 +98,20 @@ def test_a_changed_byte_ends_with_three(
 def test_owners_are_asked_where_nothing_is_proven(place: Path, cache: Path) -> None:
     key, out = str(place / "c.key"), place / "c.release"
     succeed("keygen", key, cache=cache)
+    ledger = Path(f"{key}.ledger")
+    fresh = ledger.read_bytes()
     asked = ("release", *SMALL, "--defense", "mixup", "--owner-key", key, "--out", str(out))
     done = harness(*asked, cache=cache)
     assert "Nothing was written: nothing bounds what leaks" in complaint(done, 2)
     said = succeed(*asked, "--dry-run", cache=cache)
     assert "WARNING     nothing bounds what leaks" in said
     assert not out.exists()
-    assert not Path(f"{key}.ledger").exists()
+    assert ledger.read_bytes() == fresh
     succeed(*asked, "--yes", cache=cache)
     assert out.exists()
+    ledger.unlink()
+    done = harness(*asked[:-1], str(place / "lost"), "--yes", cache=cache)
+    assert "--new-ledger begins another" in complaint(done, 2)
     other = str(place / "d.key")
     succeed("keygen", other, cache=cache)
     weak = ("release", *SMALL, "--defense", LAW, "--owner-key", other, "--out", str(place / "d"))

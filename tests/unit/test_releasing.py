@@ -127,7 +127,7 @@ def test_a_release_is_made_again_byte_by_byte_and_never_otherwise(
     for other in ({"rounds": 2}, {"private_size": 59}, {"defense": LAW.replace("40", "41")}):
         with pytest.raises(UsageError, match="of other data or with other options"):
             ready(key, again, **other)
-    with pytest.raises(UsageError, match="of other data or with other options"):
+    with pytest.raises(UsageError, match=f"the party '{key.fingerprint}', and 'somebody' asks"):
         ready(key, Order(again=said.release, party="somebody"))
     with pytest.raises(UsageError, match="an id is drawn, never chosen"):
         ready(key, Order(again="0" * 64))
@@ -148,7 +148,14 @@ def test_what_came_later_does_not_change_a_release_that_is_made_again(
 def test_a_lost_ledger_repeats_no_noise(key: OwnerKey, tmp_path: Path) -> None:
     one = released(key, tmp_path / "one")
     Ledger(key).path.unlink()
-    other = released(key, tmp_path / "other")
+    with pytest.raises(UsageError, match="--new-ledger begins another"):
+        ready(key)
+    assert not Ledger(key).exists
+    anew = Order(new_ledger=True)
+    other = released(key, tmp_path / "other", anew)
+    assert other.promise.rounds == 1
+    with pytest.raises(UsageError, match="leave --new-ledger out"):
+        ready(key, anew)
     assert one.release != other.release
     assert set(one.hashes.values()).isdisjoint(other.hashes.values())
     with pytest.raises(UsageError, match="an id is drawn"):
@@ -248,6 +255,42 @@ def test_a_ledger_names_no_image_and_notices_changed_lines(key: OwnerKey, tmp_pa
     ledger.path.write_bytes(b"{}\n" + whole)
     with pytest.raises(IntegrityError, match="Line 1"):
         ledger.entries()
+    ledger.path.write_bytes(b"")
+    with pytest.raises(IntegrityError, match="Line 1"):
+        ledger.entries()
+
+
+@pytest.mark.parametrize("change", [(b'"rounds":1', b'"rounds":2'), (b'"mu":', b'"mu":1')])
+def test_a_change_of_the_last_line_is_found(
+    key: OwnerKey, tmp_path: Path, change: tuple[bytes, bytes]
+) -> None:
+    """No line follows it that would hold its hash: what authenticates it is the key."""
+    released(key, tmp_path / "one")
+    ledger = Ledger(key)
+    *above, last = ledger.path.read_bytes().splitlines(keepends=True)
+    assert change[0] in last
+    ledger.path.write_bytes(b"".join([*above, last.replace(*change)]))
+    with pytest.raises(IntegrityError, match="Line 2"):
+        ready(key)
+
+
+def test_a_key_finds_its_own_ledger(key: OwnerKey, tmp_path: Path) -> None:
+    """Whatever link leads to it, and no ledger of another key."""
+    released(key, tmp_path / "one")
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.key"
+    link.symlink_to(key.path)
+    assert ready(read_owner_key(link)).history.rounds == 1
+    other = key_in(tmp_path, "other")
+    Ledger(other).path.write_bytes(Ledger(key).path.read_bytes())
+    with pytest.raises(IntegrityError, match="the ledger of another key"):
+        ready(other)
+    with pytest.raises(UsageError, match="is there already"):
+        Ledger(key).begin()
+    (tmp_path / "new.key.ledger").write_text("")
+    with pytest.raises(UsageError, match="is there already"):
+        key_in(tmp_path, "new")
+    assert not (tmp_path / "new.key").exists()
 
 
 def test_a_release_that_is_cut_short_leaves_no_file_and_stands_in_the_ledger(
