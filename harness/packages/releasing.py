@@ -11,24 +11,29 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from harness.api import Bound, EncodingDefense, OwnersView, Scale, Splits, UsageError
+from harness.api import Bound, EncodingDefense, NotApplicable, OwnersView, Scale, Splits, UsageError
 from harness.api.specs import Stage
 from harness.asking.plan import Cell
 from harness.asking.request import Resolved, expand, parse_stack, resolve
 from harness.boards.folder import every_board
 from harness.packages.keys import OwnerKey, ReleaseStream, new_release
 from harness.packages.ledger import Entry, History, Ledger, Tags, packed, tags_of
-from harness.packages.package import check_place, write_package
+from harness.packages.package import check_place, fault_of, write_package
 from harness.packages.samples import opened, written
 from harness.packages.statement import (
+    GRAMMAR,
+    MOST_ROUNDS,
     UNSEALED,
+    Name,
+    Names,
     Preprocessing,
     Promise,
     Randomness,
     Statement,
     Used,
+    Written,
 )
 from harness.results.identified import identified, in_words
 from harness.results.material import gathered, lines
@@ -113,6 +118,7 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     `options` are those of `harness evaluate`. UsageError for what cannot be asked, CellFailed where
     the defense fails at these images.
     """
+    _check_words(order, options)
     ledger = _ledger(key, order)
     run = opened(observer, secret=key.secret, **_asked(order, options), ceiling=True)
     encoding = _encoding(run.cell)
@@ -125,7 +131,7 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     named = encoding.name, run.build("defenses", encoding.spec, encoding.config)
     sources = _Sources(run, splits, named, owner)
     source = sources.of(run.cell.request.rounds)
-    resolved = source.resolved.get(encoding.name, {})
+    resolved = _parameters(source, encoding, splits)
     law = _used(encoding, resolved)
     digest = _law_digest(run.cell, splits, law, source)
     promise, mu = _promise(sources, source.rounds, history, digest, alike=bool(order.like))
@@ -137,6 +143,31 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     stated = law_of(run, source)
     noisy = stated is not None and stated.noise != "none"
     return Pending(said, source, entry, ledger, history, promise, doubts, notes, noisy)
+
+
+def _check_words(order: Order, options: Mapping[str, Any]) -> None:
+    """UsageError where no package can say what is asked for; nothing was loaded yet."""
+    rounds = options.get("rounds")
+    if isinstance(rounds, int) and not 1 <= rounds <= MOST_ROUNDS:
+        raise UsageError(f"--rounds {rounds}: a package holds from 1 to {MOST_ROUNDS:,} rounds.")
+    if order.party:
+        _sayable(Name, order.party, "--party")
+
+
+def _parameters(source: Source, encoding: Resolved, splits: Splits) -> Mapping[str, Any]:
+    """Public parameters as they turned out; UsageError where the defense has no use for this."""
+    try:
+        return source.resolved.get(encoding.name, {})
+    except NotApplicable as error:
+        hint = "" if len(splits.public) else " --public names some."
+        raise UsageError(f"Nothing can be released: {error}{hint}") from None
+
+
+def _sayable(kind: Any, value: Any, what: str) -> None:
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UsageError(f"A package cannot say {what}: {fault_of(error)}.") from None
 
 
 def _ledger(key: OwnerKey, order: Order) -> Ledger:
@@ -249,6 +280,7 @@ def _owned(run: Run, order: Order, options: Mapping[str, Any]) -> Splits:
     """All that the owner has, or so many of it, and the public images, in the space."""
     cell, asked = run.cell, options.get("private_size")
     own = collection_of(run, cell.dataset)
+    _sayable(Names, tuple(own.classes), "these class names")
     public = collection_of(run, cell.public) if cell.public else None
     most = len(public.train) if public else 0
     sizes = SplitSizes(
@@ -391,15 +423,15 @@ class _Sources:
         return replace(view, targets=targets, scale_measured=measured)
 
 
-def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Used:
+def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Written:
     """A plugin with its parameters as they turned out; UsageError where they are no plain ones."""
     values = {**plain_config(resolved), **parameters}
     try:
-        return Used(name=resolved.name, version=resolved.spec.version, config=values)
+        return Written(name=resolved.name, version=resolved.spec.version, config=values)
     except ValidationError:
         raise UsageError(
-            f"'{resolved.name}' has options that are no plain numbers or words: a package cannot "
-            "say them."
+            f"'{resolved.name}' has options that are no plain numbers or words without any of "
+            f"{''.join(sorted(GRAMMAR))}: a package cannot say them."
         ) from None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from released import LAW, key_in, ready, released
 from safetensors.torch import load_file
 
@@ -366,6 +367,8 @@ def test_where_nothing_is_proven_or_images_were_named_the_owner_is_asked(key: Ow
     ("options", "said"),
     [
         ({"defense": "gradprune"}, "works on gradient"),
+        ({"rounds": 20_000}, "--rounds 20000: a package holds"),
+        ({"defense": "dpmix"}, "--public names some"),
         ({"defense": "none"}, "would release the images as they are"),
         ({"defense": "mixup+gradprune"}, "works on gradient"),
         ({"part": (3, 2)}, "--part 3/2"),
@@ -378,6 +381,25 @@ def test_what_cannot_be_released_is_said(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         ready(key, **options)
+
+
+@pytest.mark.parametrize("party", ["\x1b[31mred", "x" * 400, " "])
+def test_a_party_has_a_name_that_can_be_printed(key: OwnerKey, party: str) -> None:
+    """Said before any image is looked for."""
+    with pytest.raises(UsageError, match="A package cannot say --party") as refused:
+        ready(key, Order(party=party), dataset="folder[path=nowhere]")
+    assert str(refused.value).isprintable()
+
+
+def test_classes_have_names_that_can_be_printed(key: OwnerKey, tmp_path: Path) -> None:
+    for name in ("cat", "two\nlines"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for number in range(4):
+            grey = np.full((8, 8), 40 * number, np.uint8)
+            Image.fromarray(grey).save(tmp_path / "own" / name / f"{number}.png")
+    folder = {"dataset": f"folder[path={tmp_path / 'own'},size=8]", "private_size": None}
+    with pytest.raises(UsageError, match="A package cannot say these class names"):
+        ready(key, **folder)
 
 
 def test_releases_hand_out_no_seed(key: OwnerKey) -> None:
@@ -396,8 +418,11 @@ def test_another_party_releases_alike(key: OwnerKey, tmp_path: Path) -> None:
     like = ready(other, Order(like=said), part=(2, 2))
     assert like.said.law == said.law
     assert like.said.preprocessing == said.preprocessing
-    assert set(like.entry.images) != set(said.hashes)
+    parts = [ready(other, part=(part, 2)).entry.tags for part in (1, 2)]
+    assert np.array_equal(like.entry.tags, parts[1])
+    assert not np.isin(like.entry.tags, parts[0]).any()
     assert not any("was measured" in note for note in like.notes)
     with pytest.raises(UsageError, match="--like takes the space"):
         ready(other, Order(like=said), space="pixels")
-    assert isinstance(like.said, Statement)
+    assert like.said.release != said.release
+    assert Statement.model_validate_json(like.said.text()) == like.said
