@@ -45,7 +45,10 @@ def test_a_package_says_what_it_holds(packages: tuple[str, str], cache: Path) ->
     said = json.loads(succeed("inspect", packages[0], "--json", cache=cache))
     assert said["law"]["config"]["radius"] == 40.0
     assert (said["rounds"], said["rows"]) == (2, 100)
-    assert "every hash holds" in succeed("inspect", packages[1], cache=cache)
+    shown = succeed("inspect", packages[1], cache=cache)
+    assert "every hash holds" in shown
+    assert "its owner states of any one image in 2 rounds" in shown
+    assert "proven of" not in shown
 
 
 def test_a_server_learns_and_the_model_predicts(
@@ -105,6 +108,8 @@ def test_owners_are_asked_where_nothing_is_proven(place: Path, cache: Path) -> N
     assert "Nothing was written: nothing bounds what leaks" in complaint(done, 2)
     said = succeed(*asked, "--dry-run", cache=cache)
     assert "WARNING     nothing bounds what leaks" in said
+    assert "the law states no noise" in said
+    assert "and not: the images" not in said
     assert not out.exists()
     assert ledger.read_bytes() == fresh
     succeed(*asked, "--yes", cache=cache)
