@@ -34,7 +34,11 @@ def command(path: Path, quiet: bool, as_json: bool) -> None:
         with watching.stage("check") as progress:
             package.check(progress)
         said = package.said
-    lines = [*statement_lines(said), *promise_lines(said.promise), "intact      every hash holds"]
+    lines = [
+        *statement_lines(said),
+        *promise_lines(said.promise, "its owner states"),
+        "intact      every hash holds",
+    ]
     print_answer(as_json, said.model_dump(mode="json", by_alias=True), lines)
 
 
@@ -58,11 +62,11 @@ def statement_lines(said: Statement) -> Iterator[str]:
     yield f"randomness  {said.randomness.generator}; {said.randomness.arithmetic}"
 
 
-def promise_lines(promise: Promise) -> Iterator[str]:
-    """What is proven."""
+def promise_lines(promise: Promise, who: str = "proven") -> Iterator[str]:
+    """What is proven; of a package that is read, nobody checked more than that it is stated."""
     from harness.cli.ceiling import proof_lines
 
-    yield f"proven of any one image in {promise.rounds} rounds, all that are counted:"
+    yield f"{who} of any one image in {promise.rounds} rounds, all that are counted:"
     for name, proof in promise.ceilings.items():
         yield from (f"  {name}: {line}" for line in proof_lines(proof))
     assumed = dict.fromkeys(text for p in promise.ceilings.values() for text in p.assumptions)

@@ -16,11 +16,11 @@ def command(path: Path, as_json: bool) -> None:
     """Draw an owner's key into a new file that nobody else can read.
 
     All that a release hides is drawn from it. Whoever has the key and a package has the images that
-    are in it. Beside it `harness release` keeps FILE.ledger, which says what left; keep both, and
-    never send either.
+    are in it. Beside it FILE.ledger begins, in which `harness release` writes down what left; keep
+    both, and never send either.
     """
-    from harness.packages.keys import make_key
+    from harness.packages.ledger import draw_key, ledger_of
 
-    key = make_key(path)
-    values = {"key": str(path), "fingerprint": key.fingerprint}
+    key = draw_key(path)
+    values = {"key": str(path), "ledger": str(ledger_of(path)), "fingerprint": key.fingerprint}
     print_answer(as_json, values, [f"key  {path} (mode 0600), fingerprint {key.fingerprint}"])

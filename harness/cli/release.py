@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 @click.option("--like", type=PATH, help="A package whose law and preprocessing are taken over.")
 @click.option("--party", default="", help="Name of the owner.  [default: the key's fingerprint]")
 @click.option("--again", default="", metavar="ID", help="Make a release of the ledger once more.")
+@click.option(
+    "--new-ledger", is_flag=True, help="The key's ledger is lost: begin one that counts anew."
+)
 @click.option("--owner-key", type=PATH, required=True, help="File of `harness keygen`.")
 @click.option("--out", type=PATH, required=True, help="The package: no file yet.")
 @click.option("--dry-run", is_flag=True, help="Say what would leave, and write nothing.")
@@ -62,6 +65,7 @@ def command(
     like: Path | None,
     party: str,
     again: str,
+    new_ledger: bool,
     owner_key: Path,
     out: Path,
     dry_run: bool,
@@ -86,7 +90,7 @@ def command(
 
     key = read_owner_key(owner_key)
     check_place(out, 0)
-    order = Order(party, _statement(like) if like else None, again)
+    order = Order(party, _statement(like) if like else None, again, new_ledger)
     with Bars(quiet=quiet or as_json) as watching:
         pending = prepare(key, order, watching, **given(options, config))
         check_place(out, pending.said.size)
@@ -130,7 +134,10 @@ def _lines(pending: Pending) -> Iterator[str]:
         "an attacker will know the law with all its parameters, every row's soft label, the number "
         "of images and rounds, and which classes there are"
     )
-    yield "and not: the images, which rows hold which, their weights, order and noise"
+    if pending.noisy:
+        yield "and not: the images, which rows hold which, their weights, order and noise"
+    else:
+        yield "the law states no noise: whoever finds out how rows were made has images of them"
     yield from promise_lines(pending.found)
     yield from (f"note        {note}" for note in pending.notes)
     yield from (f"WARNING     {doubt}" for doubt in pending.doubts)

@@ -39,6 +39,11 @@ class OwnerKey:
         """Under which the ledger names images, so that its lines tell nobody which they are."""
         return derive(_PURPOSE + self.secret, {"what": "ledger"})
 
+    @property
+    def line_key(self) -> bytes:
+        """Under which the ledger's lines are authenticated."""
+        return derive(_PURPOSE + self.secret, {"what": "lines of the ledger"})
+
     def stream(self, release: str, party: str, of: str) -> ReleaseStream:
         """All randomness of one release.
 

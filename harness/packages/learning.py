@@ -17,6 +17,8 @@ from harness.api import (
     Encoder,
     Learner,
     Lesson,
+    NotApplicable,
+    ReleaseKind,
     Samples,
     UsageError,
 )
@@ -203,13 +205,18 @@ def open_packages(paths: Iterable[Path]) -> Iterator[list[Package]]:
 
 def _learned(release: Joined, asked: Plan, out: Path, observer: Observer) -> Done:
     datasets = {"dataset": asked.test or asked.public, "public": asked.public}
+    _check_shape(release)
     way = Way.of(release.steps, observer, victim=asked.victim, seed=asked.seed, **datasets)
     used, learner = _learner(way.run, asked)
     lesson = _lesson(release, way, asked)
     torch.manual_seed(lesson.rng.stream(what="torch").seed())
     with plugin_boundary(used.name), observer.stage(f"learn {used.name}") as progress:
         budget = Budget(float("inf"), way.run.cell.request.megabytes, way.run.cell.threads)
-        classifier: Classifier = learner.learn(lesson, budget, progress)
+        try:
+            classifier: Classifier = learner.learn(lesson, budget, progress)
+        except NotApplicable as error:
+            hint = "" if asked.public else " This server has no public images: --public names some."
+            raise UsageError(f"'{used.name}' learns nothing here: {error}{hint}") from None
     program = program_of(classifier, release.steps.shape, used.name)
     learned = Learned(
         learner=used,
@@ -240,6 +247,17 @@ def _learned(release: Joined, asked: Plan, out: Path, observer: Observer) -> Don
     return Done(described, tuple(notes))
 
 
+def _check_shape(release: Joined) -> None:
+    """UsageError where encodings are of another shape than images, and no law makes them so."""
+    shape, side = release.steps.shape, release.law.config.get("resolution")
+    wanted = shape if side is None else (shape[0], side, side)
+    if release.shape != wanted:
+        raise UsageError(
+            f"Encodings of shape {release.shape} are not what the law '{release.law.name}' makes "
+            f"of images of shape {shape}: that is {wanted}."
+        )
+
+
 def _strangers(dataset: str, classes: Sequence[str]) -> list[str]:
     if not classes:
         return []
@@ -251,6 +269,8 @@ def _learner(run: Run, asked: Plan) -> tuple[Used, Learner[Any]]:
     if found.spec.members:
         names = ", ".join(found.spec.members)
         raise UsageError(f"'{found.name}' is many learners; name one of {names}.")
+    if found.spec.reads is not ReleaseKind.ENCODINGS:
+        raise UsageError(f"'{found.name}' learns from {found.spec.reads}; packages hold encodings.")
     used = Used(name=found.name, version=found.spec.version, config=plain_config(found))
     learner: Learner[Any] = run.build("learners", found.spec, found.config)
     return used, learner

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, ValidationError
 
 from harness.api import Classifier, IntegrityError, Samples, UsageError
+from harness.packages.package import fault_of
 from harness.packages.program import Program, Step
 from harness.packages.samples import Way, pictures, read_picture
-from harness.packages.statement import Part, Preprocessing, Text, Used
+from harness.packages.statement import Names, Part, Preprocessing, Text, Used
 from harness.running.load import collection_of
 from harness.running.run import Observer
 from harness.store.artifacts import save_tensors
@@ -55,7 +56,7 @@ class Described(Part):
     format: Literal["harness model"] = "harness model"
     schema_: Literal[1] = Field(1, alias="schema")
     version: Text
-    classes: tuple[Text, ...] = Field(min_length=1)
+    classes: Names
     preprocessing: Preprocessing
     learned: Learned
     steps: tuple[Step, ...]
@@ -113,10 +114,7 @@ def load_model(folder: str | Path) -> Model:
     try:
         described = Described.model_validate_json(text)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise UsageError(
-            f"{path} does not describe a model: {'.'.join(map(str, fault['loc']))}: {fault['msg']}."
-        ) from None
+        raise UsageError(f"{path} does not describe a model: {fault_of(error)}.") from None
     if sha256_of_file(folder / TENSORS, "file of the model") != described.tensors_sha256:
         raise IntegrityError(f"{folder / TENSORS} does not have the hash that {DESCRIPTION} gives.")
     tensors = read_tensors(folder / TENSORS, "file of the model")
@@ -193,6 +191,10 @@ def _of_dataset(model: Model, dataset: str, observer: Observer) -> Iterator[Pred
 
 def _said(model: Model, way: Way, samples: Samples, names: Sequence[str]) -> Iterator[Prediction]:
     logits = model.logits(way.standardised(samples).images)
+    finite = logits.isfinite().all(1).tolist()
+    if not all(finite):
+        name = names[finite.index(False)]
+        raise IntegrityError(f"The model gives no finite numbers for {name}: it says nothing.")
     best = logits.double().softmax(1).max(1)
     found = zip(names, best.indices.tolist(), best.values.tolist(), strict=True)
     for name, at, probability in found:

@@ -290,12 +290,13 @@ def _parsed(path: Path, header: bytes) -> Statement:
         text = outer["__metadata__"][SAID]
         return Statement.model_validate_json(text)
     except ValidationError as error:
-        raise _no_package(path, _fault(error)) from None
+        raise _no_package(path, fault_of(error)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _no_package(path, "its header cannot be read") from None
 
 
-def _fault(error: ValidationError) -> str:
+def fault_of(error: ValidationError) -> str:
+    """The first thing that is wrong, and where, in a line that can be printed."""
     found: Any = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, found["loc"]))[:80]
     shown = "".join(each if each.isprintable() else "?" for each in where)

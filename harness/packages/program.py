@@ -44,6 +44,11 @@ ALLOWED = {
 KNOWN = frozenset(
     f"aten.{name}.{kind}" for kind, names in ALLOWED.items() for name in names.split()
 )
+_FAULTS = (
+    *(RuntimeError, IndexError, KeyError, TypeError, ValueError),
+    *(AttributeError, OverflowError, MemoryError),
+)
+"""What steps of a stranger's making may raise."""
 _WRONG = "asks each time anew with random numbers of its own, which no list of operations holds"
 
 
@@ -78,8 +83,9 @@ class Program:
         """What the steps give; IntegrityError where they are none that can be followed."""
         try:
             return self._run(images)
-        except (RuntimeError, IndexError, KeyError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
+        except _FAULTS as error:
+            words = " ".join(str(error).split())[:200]
+            reason = "".join(each if each.isprintable() else "?" for each in words)
             raise IntegrityError(f"the model's steps cannot be followed: {reason}") from None
 
     def _run(self, images: Tensor) -> Tensor:
@@ -89,7 +95,9 @@ class Program:
             inputs = [self._read(each, values) for each in step.inputs]
             options = {k: self._read(v, values) for k, v in step.options.items()}
             values.append(operation(*inputs, **options))
-        logits: Tensor = values[-1]
+        logits = values[-1]
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(images):
+            raise ValueError("the last one does not give a row of logits for each image")
         return logits
 
     def _read(self, written: Any, values: list[Any]) -> Any:
@@ -117,6 +125,10 @@ def program_of(classifier: Classifier, shape: tuple[int, ...], learner: str) -> 
 
     with torch.no_grad():
         wanted = classifier.logits(other)
+        if not bool(wanted.isfinite().all()):
+            raise UsageError(
+                f"What '{learner}' learned cannot be kept: it gives logits that are not finite."
+            )
         if not torch.equal(wanted, classifier.logits(other)):
             raise UsageError(f"What '{learner}' learned cannot be kept: it {_WRONG}.")
         traced = make_fx(torch.func.functionalize(asked, remove="mutations"))(example)
@@ -173,8 +185,16 @@ def _plain(value: Any, written: Mapping[Node, Any], learner: str) -> Any:
 
 def _operation(name: str) -> Any:
     if name == PICK:
-        return lambda values, at: values[at]
+        return _picked
     if name not in KNOWN:
-        raise IntegrityError(f"the model has a step '{name}', which no model may have")
+        raise IntegrityError(f"the model has a step {name[:80]!a}, which no model may have")
     _, operation, overload = name.split(".")
     return getattr(getattr(torch.ops.aten, operation), overload)
+
+
+def _picked(values: Any, at: Any) -> Tensor:
+    """One of several tensors; TypeError for anything else."""
+    found = values[at] if isinstance(values, list | tuple) and isinstance(at, int) else None
+    if not isinstance(found, Tensor):
+        raise TypeError(f"{PICK} is not of the tensors that a step gives")
+    return found

@@ -11,24 +11,29 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from harness.api import Bound, EncodingDefense, OwnersView, Splits, UsageError
+from harness.api import Bound, EncodingDefense, NotApplicable, OwnersView, Scale, Splits, UsageError
 from harness.api.specs import Stage
 from harness.asking.plan import Cell
 from harness.asking.request import Resolved, expand, parse_stack, resolve
 from harness.boards.folder import every_board
 from harness.packages.keys import OwnerKey, ReleaseStream, new_release
 from harness.packages.ledger import Entry, History, Ledger, Tags, packed, tags_of
-from harness.packages.package import check_place, write_package
+from harness.packages.package import check_place, fault_of, write_package
 from harness.packages.samples import opened, written
 from harness.packages.statement import (
+    GRAMMAR,
+    MOST_ROUNDS,
     UNSEALED,
+    Name,
+    Names,
     Preprocessing,
     Promise,
     Randomness,
     Statement,
     Used,
+    Written,
 )
 from harness.results.identified import identified, in_words
 from harness.results.material import gathered, lines
@@ -50,6 +55,14 @@ KEPT = "it is estimated on the images themselves, and told to their owner alone"
 DISTRIBUTION = "encoding-harness"
 MU = "mu"
 """The quantity that says how much normal noise tells of one image; its squares add up."""
+EPSILON, NAMED = "epsilon", "identification"
+"""Quantities that an owner is asked about where they are large."""
+MOST_EPSILON, MOST_NAMED = 1000.0, 0.5
+BOUNDLESS = " is beyond all bounds"
+MOST_APART = 10
+"""Another package's deviations may be so many times those of the own images, or less than them."""
+LOOKED_AT = 4096
+"""Images whose deviation is measured, at most."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,8 @@ class Order:
     like: Statement | None = None
     again: str = ""
     """The id of a release that is to be made once more, byte by byte, or how it begins."""
+    new_ledger: bool = False
+    """The ledger is lost, and one is to begin that counts nothing that left before."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,8 @@ class Pending:
     doubts: tuple[str, ...]
     """Why its owner has to agree to it first."""
     notes: tuple[str, ...]
+    noisy: bool
+    """Whether the law states noise."""
 
     def write(self, out: Path, observer: Observer) -> Statement:
         """Write it down in the ledger, then make it. A package that fails stays written down.
@@ -101,26 +118,84 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     `options` are those of `harness evaluate`. UsageError for what cannot be asked, CellFailed where
     the defense fails at these images.
     """
+    _check_words(order, options)
+    ledger = _ledger(key, order)
     run = opened(observer, secret=key.secret, **_asked(order, options), ceiling=True)
     encoding = _encoding(run.cell)
     splits = _owned(run, order, options)
     tags = tags_of(run(LoadStage.of(run.cell)).private.images, key.tag_key)
     asked = _digest(run.cell, splits, encoding, packed(tags))
-    ledger = Ledger(key)
+    _check_like(ledger, order.like)
     entry, history = _begun(ledger, tags, asked, order.party or key.fingerprint, order.again)
     owner = key.stream(entry.release, entry.party, asked)
     named = encoding.name, run.build("defenses", encoding.spec, encoding.config)
     sources = _Sources(run, splits, named, owner)
     source = sources.of(run.cell.request.rounds)
-    resolved = source.resolved.get(encoding.name, {})
+    resolved = _parameters(source, encoding, splits)
     law = _used(encoding, resolved)
-    digest = sha256_of(law.model_dump(mode="json"))
+    digest = _law_digest(run.cell, splits, law, source)
     promise, mu = _promise(sources, source.rounds, history, digest, alike=bool(order.like))
     entry = entry.model_copy(update={"law": digest, "rounds": source.rounds, "mu": mu})
-    doubts = (*_unproven(promise), *_named_before(encoding, resolved if order.like else ()))
-    notes = tuple(_notes(run, order, source, history, ledger))
+    told = resolved if order.like else ()
+    doubts = (*_unproven(promise), *_weak(promise), *_named_before(encoding, told))
+    notes = tuple(_notes(run, order, source, history, ledger, promise))
     said = _said(run, splits, source, entry, law, promise)
-    return Pending(said, source, entry, ledger, history, promise, doubts, notes)
+    stated = law_of(run, source)
+    noisy = stated is not None and stated.noise != "none"
+    return Pending(said, source, entry, ledger, history, promise, doubts, notes, noisy)
+
+
+def _check_words(order: Order, options: Mapping[str, Any]) -> None:
+    """UsageError where no package can say what is asked for; nothing was loaded yet."""
+    rounds = options.get("rounds")
+    if isinstance(rounds, int) and not 1 <= rounds <= MOST_ROUNDS:
+        raise UsageError(f"--rounds {rounds}: a package holds from 1 to {MOST_ROUNDS:,} rounds.")
+    if order.party:
+        _sayable(Name, order.party, "--party")
+
+
+def _parameters(source: Source, encoding: Resolved, splits: Splits) -> Mapping[str, Any]:
+    """Public parameters as they turned out; UsageError where the defense has no use for this."""
+    try:
+        return source.resolved.get(encoding.name, {})
+    except NotApplicable as error:
+        hint = "" if len(splits.public) else " --public names some."
+        raise UsageError(f"Nothing can be released: {error}{hint}") from None
+
+
+def _sayable(kind: Any, value: Any, what: str) -> None:
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UsageError(f"A package cannot say {what}: {fault_of(error)}.") from None
+
+
+def _ledger(key: OwnerKey, order: Order) -> Ledger:
+    """The key's ledger; UsageError where it is gone, or there and to begin anew."""
+    ledger = Ledger(key)
+    if not ledger.exists and not order.new_ledger:
+        raise UsageError(
+            f"There is no ledger {ledger.path}, which `harness keygen` wrote beside the key: put "
+            "it back from a copy. --new-ledger begins another; rounds that left before are then "
+            "not counted, and ceilings say too little leaks."
+        )
+    if ledger.exists and order.new_ledger:
+        raise UsageError(f"The ledger {ledger.path} is there: leave --new-ledger out.")
+    return ledger
+
+
+def _check_like(ledger: Ledger, like: Statement | None) -> None:
+    """UsageError where another release of this owner is taken over of which nothing was proven.
+
+    What it measured on the images would come back as plain numbers that a ceiling may believe.
+    """
+    own = ledger.entries() if like else ()
+    if like and any(entry.release == like.release and entry.mu is None for entry in own):
+        raise UsageError(
+            "The release to be --like is your own, and nothing was proven of it: what it measured "
+            "on your images proves nothing the second time either. Leave --like out, and give its "
+            "--defense again."
+        )
 
 
 def _begun(ledger: Ledger, tags: Tags, asked: str, party: str, again: str) -> tuple[Entry, History]:
@@ -188,18 +263,24 @@ def _asked(order: Order, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoding(cell: Cell) -> Resolved:
-    """The one defense; UsageError where it does not make encodings."""
+    """The one defense; UsageError where it makes no encodings, or these are the images."""
     others = [d for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
     if others or len(cell.defenses) != 1:
         what = f"'{others[0].name}' works on {others[0].spec.stage}" if others else "there is none"
         raise UsageError(f"A package holds encodings, and {what}; name one encoding defense.")
-    return cell.defenses[0]
+    (encoding,) = cell.defenses
+    if not encoding.spec.protects:
+        raise UsageError(
+            f"'{encoding.name}' protects nothing: it would release the images as they are."
+        )
+    return encoding
 
 
 def _owned(run: Run, order: Order, options: Mapping[str, Any]) -> Splits:
     """All that the owner has, or so many of it, and the public images, in the space."""
     cell, asked = run.cell, options.get("private_size")
     own = collection_of(run, cell.dataset)
+    _sayable(Names, tuple(own.classes), "these class names")
     public = collection_of(run, cell.public) if cell.public else None
     most = len(public.train) if public else 0
     sizes = SplitSizes(
@@ -226,7 +307,9 @@ def _owned(run: Run, order: Order, options: Mapping[str, Any]) -> Splits:
         run.give(LoadStage.of(cell), images)
         splits = run(Space.of(cell))
     if order.like is not None:
-        splits = alike_to(splits, images.private.shape, order.like)
+        alike = alike_to(splits, images.private.shape, order.like)
+        _check_scale(splits, alike.scale)
+        splits = alike
     run.give(Space.of(cell), splits)
     return splits
 
@@ -249,6 +332,47 @@ def alike_to(splits: Splits, image: tuple[int, ...], like: Statement) -> Splits:
             f"The package is of images of shape {steps.image}, and these are {tuple(image)}."
         )
     return replace(splits, scale=steps.scale)
+
+
+def _check_scale(splits: Splits, theirs: Scale) -> None:
+    """UsageError where a scale of another package would make noise vanish beside these images.
+
+    Noise is added to standardised images: under a deviation of a millionth, they are a million.
+    """
+    own = splits.scale
+    if (theirs.low, theirs.high) != (own.low, own.high):
+        raise UsageError(
+            f"The package is of values between {theirs.low} and {theirs.high}, and these lie "
+            f"between {own.low} and {own.high}."
+        )
+    values = splits.private[:LOOKED_AT].unit().images.float()
+    each = values.transpose(0, 1).flatten(1)
+    alike = len(set(theirs.std)) == 1
+    found = [float(values.std())] if alike else each.std(1).tolist()
+    for mine, other in zip(found, theirs.std[: len(found)], strict=True):
+        if not mine / MOST_APART <= other <= mine * MOST_APART:
+            raise UsageError(
+                f"The package standardises by a deviation of {other:.3g}, and these images have "
+                f"{mine:.3g}: the noise of its law would not be to them what it is to its own."
+            )
+
+
+def _law_digest(cell: Cell, splits: Splits, law: Used, source: Source) -> str:
+    """Of all by which two releases of the same images are more rounds of one release.
+
+    What noise hides depends on the scale, the space and the shape that images are encoded in, and
+    on the number of images, which decides how often each is drawn.
+    """
+    scale = splits.scale
+    return sha256_of(
+        {
+            "law": law.model_dump(mode="json"),
+            "space": space_identity(cell),
+            "scale": [scale.mean, scale.std, scale.low, scale.high],
+            "shapes": [splits.shape, source.shape],
+            "rows": source.rows,
+        }
+    )
 
 
 def _digest(cell: Cell, splits: Splits, encoding: Resolved, tags: str) -> str:
@@ -299,15 +423,15 @@ class _Sources:
         return replace(view, targets=targets, scale_measured=measured)
 
 
-def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Used:
+def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Written:
     """A plugin with its parameters as they turned out; UsageError where they are no plain ones."""
     values = {**plain_config(resolved), **parameters}
     try:
-        return Used(name=resolved.name, version=resolved.spec.version, config=values)
+        return Written(name=resolved.name, version=resolved.spec.version, config=values)
     except ValidationError:
         raise UsageError(
-            f"'{resolved.name}' has options that are no plain numbers or words: a package cannot "
-            "say them."
+            f"'{resolved.name}' has options that are no plain numbers or words without any of "
+            f"{''.join(sorted(GRAMMAR))}: a package cannot say them."
         ) from None
 
 
@@ -330,14 +454,18 @@ def _promise(
 ) -> tuple[Promise, float | None]:
     """What is proven of all that left of these images; and mu of this release alone.
 
-    Earlier releases by the same law are more rounds of it. By other laws, what normal noise tells
-    adds up: mu squared does. Nothing else is proven of them together.
+    Earlier releases by the same law are more rounds of it, unless nothing was proven of one of
+    them: what was measured on the images then may be given by hand now. By other laws, what normal
+    noise tells adds up: mu squared does. Nothing else is proven of them together.
     """
     view = sources.view(rounds, alike=alike)
     bounds = _bounds(sources.run, view)
     own = next((b.quantities[MU].value for b in bounds.values() if _has_mu(b)), None)
     before = history.rounds
-    if before and history.laws == {law}:
+    if before and any(entry.mu is None for entry in history.entries):
+        why = "of an earlier release of some of these images nothing is proven"
+        bounds = {name: f if isinstance(f, str) else why for name, f in bounds.items()}
+    elif before and history.laws == {law}:
         bounds = _bounds(sources.run, sources.view(rounds + before, alike=alike))
     elif before:
         bounds = _composed(sources.run, view, bounds, history, own)
@@ -393,11 +521,10 @@ def _composed(
 
     A law that tells more in each round, so that its mu is that of all of them, has their epsilon.
     """
-    others = [entry.mu for entry in history.entries]
-    known = [mu for mu in others if mu is not None]
+    known = [entry.mu for entry in history.entries if entry.mu is not None]
     together = "earlier releases of these images left by other laws"
-    if own is None or len(known) < len(others) or view.law is None or view.law.exposure is None:
-        why = f"{together}, and of some of these releases nothing is proven"
+    if own is None or view.law is None or view.law.exposure is None:
+        why = f"{together}, and of this one no mu is proven"
         return {name: f if isinstance(f, str) else why for name, f in bounds.items()}
     more = 1 + sum(mu**2 for mu in known) / own**2
     law = replace(view.law, exposure=view.law.exposure * more)
@@ -413,7 +540,7 @@ def _finite(proof: Proof) -> Proof:
     """Without numbers that are infinite, which no JSON holds: a note says that they are."""
     boundless = [n for n, q in proof.quantities.items() if not isfinite(q.value)]
     kept = {n: q for n, q in proof.quantities.items() if n not in boundless}
-    notes = tuple(f"{name} is beyond all bounds" for name in boundless)
+    notes = tuple(f"{name}{BOUNDLESS}" for name in boundless)
     return proof.model_copy(update={"quantities": kept, "notes": (*proof.notes, *notes)})
 
 
@@ -431,6 +558,22 @@ def _unproven(promise: Promise) -> Iterator[str]:
     if not promise.proven:
         reasons = dict.fromkeys(proof.reason for proof in promise.ceilings.values())
         yield f"nothing bounds what leaks: {'; '.join(reasons) or 'no ceiling is installed'}"
+
+
+def _weak(promise: Promise) -> Iterator[str]:
+    """Why what is proven bounds nothing that an owner would call little."""
+    proven = {name: p for name, p in promise.ceilings.items() if not p.reason}
+    for name, proof in proven.items():
+        if f"{EPSILON}{BOUNDLESS}" in proof.notes:
+            yield f"{name} bounds nothing: its epsilon is infinite"
+        for quantity, found in proof.quantities.items():
+            if quantity == EPSILON and found.value > MOST_EPSILON:
+                yield f"{name} allows an epsilon of {found.value:.4g}, which is as good as no bound"
+            if quantity == NAMED and found.value > MOST_NAMED:
+                share = f"{found.value:.0%} of images are told among candidates"
+                yield f"{name} allows that {share}"
+    if proven and all(p.vacuous or not p.quantities for p in proven.values()):
+        yield "every ceiling is vacuous here"
 
 
 def _named_before(encoding: Resolved, measured: Collection[str]) -> Iterator[str]:
@@ -462,7 +605,12 @@ def _is_law(text: str, encoding: Resolved, measured: Collection[str]) -> bool:
 
 
 def _notes(
-    run: Run, order: Order, source: Source, history: History, ledger: Ledger
+    run: Run,
+    order: Order,
+    source: Source,
+    history: History,
+    ledger: Ledger,
+    promise: Promise,
 ) -> Iterator[str]:
     """What an owner should know besides."""
     if run.cell.dataset.spec.measured_scale and order.like is None:
@@ -476,9 +624,10 @@ def _notes(
     if history.rounds:
         count = len(history.entries)
         releases = "one release" if count == 1 else f"{count} releases"
+        counted = ": ceilings count them" if promise.proven else ""
         yield (
             f"some of these images were in {releases} before, any one of them in "
-            f"{history.rounds} rounds at most: ceilings count them"
+            f"{history.rounds} rounds at most{counted}"
         )
     if not ledger.exists:
-        yield f"no ledger {ledger.path}: what left before it is not counted"
+        yield f"the ledger {ledger.path} begins anew: what left before it is not counted"

@@ -68,7 +68,13 @@ class Way:
     def of(cls, steps: Preprocessing, observer: Observer, **options: Any) -> Way:
         """With a run of its own, of these datasets."""
         used = {"dataset": SHIPPED, **{k: v for k, v in options.items() if v is not None}}
-        return cls(opened(observer, space=written(steps.space), **used), steps)
+        run = opened(observer, space=written(steps.space), **used)
+        if not run.cell.space.spec.extracts and steps.image != steps.shape:
+            raise UsageError(
+                f"Images of shape {steps.image} do not become {steps.shape} in the space "
+                f"'{steps.space.name}', which extracts nothing."
+            )
+        return cls(run, steps)
 
     def standardised(self, samples: Samples) -> Samples:
         """Samples of any image size, float32 [n, *shape]."""

@@ -37,6 +37,13 @@ MOST_HEADER = 1 << 23
 MOST_VALUES = 1 << 24
 """Of one image, or of its features."""
 MOST_CLASSES = 10_000
+MOST_ROUNDS = 10_000
+MOST_TEXT = 1000
+"""Characters of one sentence of a proof."""
+LEAST_STD, MOST_STD = 1e-6, 1e6
+"""Deviations that images or features of them may have."""
+GRAMMAR = frozenset("[],+=|")
+"""Characters that a selection of plugins is written with."""
 UNSEALED = "0" * 64
 
 
@@ -47,10 +54,37 @@ def _printable(text: str) -> str:
     return text
 
 
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is an empty name")
+    return text
+
+
+def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("has a name twice")
+    return names
+
+
+def _word(text: str) -> str:
+    """What a stranger says is written on a command line: it must not say more than one thing."""
+    if not GRAMMAR.isdisjoint(text) or text != text.strip():
+        raise ValueError("has characters that separate options")
+    return text
+
+
 Text = Annotated[str, StringConstraints(max_length=300), AfterValidator(_printable)]
+Name = Annotated[Text, AfterValidator(_name)]
+Word = Annotated[Name, AfterValidator(_word)]
+Names = Annotated[
+    tuple[Name, ...], Field(min_length=1, max_length=MOST_CLASSES), AfterValidator(_unique)
+]
+"""Of classes, each another."""
+Rounds = Annotated[int, Field(ge=1, le=MOST_ROUNDS, strict=True)]
 Count = Annotated[int, Field(ge=1, le=2**40, strict=True)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Mean = Annotated[float, Field(ge=-MOST_STD, le=MOST_STD, allow_inf_nan=False)]
+Deviation = Annotated[float, Field(ge=LEAST_STD, le=MOST_STD, allow_inf_nan=False)]
 Side = Annotated[int, Field(ge=1, le=2**14, strict=True)]
 Shape = Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)]
 Whole = Annotated[int, Field(ge=-(2**63), le=2**63)]
@@ -81,6 +115,13 @@ class Used(Part):
     config: dict[Text, Scalar]
 
 
+class Written(Used):
+    """A plugin that is named on a command line again: by whoever releases alike, or learns."""
+
+    name: Word
+    config: dict[Word, bool | Whole | Finite | Annotated[Text, AfterValidator(_word)] | None]
+
+
 class Preprocessing(Part):
     """What an image goes through before it is encoded, or asked about.
 
@@ -90,8 +131,8 @@ class Preprocessing(Part):
 
     image: tuple[Side, Side, Side]
     shape: tuple[Side, Side, Side]
-    space: Used
-    mean: tuple[Finite, ...] = Field(min_length=1, max_length=2**20)
+    space: Written
+    mean: tuple[Mean, ...] = Field(min_length=1, max_length=2**20)
     std: tuple[Deviation, ...] = Field(min_length=1, max_length=2**20)
     low: Finite | None
     high: Finite | None
@@ -103,6 +144,8 @@ class Preprocessing(Part):
             raise ValueError("images are larger than any that are known")
         if not {len(self.mean), len(self.std)} <= {1, self.shape[0]}:
             raise ValueError("there is not one mean and deviation for each channel")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ValueError("the least value is no less than the largest")
         return self
 
     @property
@@ -137,8 +180,10 @@ class Promise(Part):
             values = [*_leaves(proof.model_dump())]
             if not all(isfinite(each) for each in values if isinstance(each, float)):
                 raise ValueError("holds a number that is not finite")
-            for each in values:
-                _printable(each if isinstance(each, str) else "")
+            for each in (text for text in values if isinstance(text, str)):
+                _printable(each)
+                if len(each) > MOST_TEXT:
+                    raise ValueError(f"holds a sentence of more than {MOST_TEXT} characters")
         return ceilings
 
     @property
@@ -169,14 +214,14 @@ class Statement(Part):
     version: Text
     made: Text
     release: Digest
-    party: Text
-    law: Used
+    party: Name
+    law: Written
     preprocessing: Preprocessing
-    rounds: int = Field(ge=1, le=10_000, strict=True)
+    rounds: Rounds
     rows: Count
     shape: Shape
     """Of one encoding."""
-    classes: tuple[Text, ...] = Field(min_length=1, max_length=MOST_CLASSES)
+    classes: Names
     randomness: Randomness
     promise: Promise
     hashes: dict[Text, Digest]

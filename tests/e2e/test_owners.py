@@ -30,12 +30,12 @@ def packages(place: Path, cache: Path) -> tuple[str, str]:
     outs = str(place / "a.release"), str(place / "b.release")
     for key in keys:
         succeed("keygen", key, cache=cache)
-    own = ("--owner-key", keys[0], "--out", outs[0], "--part", "1/2", "--defense", LAW)
+    own = ("--owner-key", keys[0], "--out", outs[0], "--part", "1/2", "--defense", LAW, "--yes")
     said = succeed("release", *SMALL, *own, cache=cache)
     assert "2 rounds of 100 encodings 1x28x28 with soft labels of 10 classes" in said
     assert "an attacker will know the law with all its parameters" in said
     assert "dp: epsilon" in said
-    own = ("--owner-key", keys[1], "--out", outs[1], "--part", "2/2", "--like", outs[0])
+    own = ("--owner-key", keys[1], "--out", outs[1], "--part", "2/2", "--like", outs[0], "--yes")
     values = json.loads(succeed("release", *SMALL, *own, "--json", cache=cache))
     assert values["bytes"] == Path(outs[1]).stat().st_size
     return outs
@@ -45,7 +45,10 @@ def test_a_package_says_what_it_holds(packages: tuple[str, str], cache: Path) ->
     said = json.loads(succeed("inspect", packages[0], "--json", cache=cache))
     assert said["law"]["config"]["radius"] == 40.0
     assert (said["rounds"], said["rows"]) == (2, 100)
-    assert "every hash holds" in succeed("inspect", packages[1], cache=cache)
+    shown = succeed("inspect", packages[1], cache=cache)
+    assert "every hash holds" in shown
+    assert "its owner states of any one image in 2 rounds" in shown
+    assert "proven of" not in shown
 
 
 def test_a_server_learns_and_the_model_predicts(
@@ -98,15 +101,27 @@ def test_a_changed_byte_ends_with_three(
 def test_owners_are_asked_where_nothing_is_proven(place: Path, cache: Path) -> None:
     key, out = str(place / "c.key"), place / "c.release"
     succeed("keygen", key, cache=cache)
+    ledger = Path(f"{key}.ledger")
+    fresh = ledger.read_bytes()
     asked = ("release", *SMALL, "--defense", "mixup", "--owner-key", key, "--out", str(out))
     done = harness(*asked, cache=cache)
     assert "Nothing was written: nothing bounds what leaks" in complaint(done, 2)
     said = succeed(*asked, "--dry-run", cache=cache)
     assert "WARNING     nothing bounds what leaks" in said
+    assert "the law states no noise" in said
+    assert "and not: the images" not in said
     assert not out.exists()
-    assert not Path(f"{key}.ledger").exists()
+    assert ledger.read_bytes() == fresh
     succeed(*asked, "--yes", cache=cache)
     assert out.exists()
+    ledger.unlink()
+    done = harness(*asked[:-1], str(place / "lost"), "--yes", cache=cache)
+    assert "--new-ledger begins another" in complaint(done, 2)
+    other = str(place / "d.key")
+    succeed("keygen", other, cache=cache)
+    weak = ("release", *SMALL, "--defense", LAW, "--owner-key", other, "--out", str(place / "d"))
+    assert "allows an epsilon of" in complaint(harness(*weak, cache=cache), 2)
+    assert not (place / "d").exists()
 
 
 REFUSED = {

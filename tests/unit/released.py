@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.packages.keys import OwnerKey, make_key
+from harness.packages.keys import OwnerKey
+from harness.packages.ledger import draw_key
 from harness.packages.releasing import Order, Pending, prepare
 from harness.packages.statement import Statement
 from harness.running.run import Observer
@@ -26,5 +27,5 @@ def released(key: OwnerKey, out: Path, order: Order | None = None, **options: An
 
 
 def key_in(folder: Path, name: str = "clinic") -> OwnerKey:
-    """A fresh key."""
-    return make_key(folder / f"{name}.key")
+    """A fresh key with its ledger."""
+    return draw_key(folder / f"{name}.key")

@@ -12,11 +12,16 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import torch
+from pydantic import ValidationError
 from released import key_in, released
 
+from harness import load_model
 from harness.api import HarnessError, IntegrityError, UsageError
+from harness.packages.learning import Plan, learn
 from harness.packages.package import Package
 from harness.packages.statement import SAID, Statement
+from harness.running.run import Observer
 from harness.store.provenance import canonical_json
 
 TOTAL = int(os.environ.get("HARNESS_MUTATIONS", "1000"))
@@ -102,7 +107,7 @@ def mutated(rng: random.Random, whole: bytes, said: Statement) -> bytes:
     return bytes(data)
 
 
-def change(rng: random.Random, values: Any) -> None:
+def change(rng: random.Random, values: Any, junk: tuple[Any, ...] = JUNK) -> None:
     """Another value somewhere in a tree of JSON."""
     while True:
         key = rng.choice(sorted(values)) if isinstance(values, dict) else rng.randrange(len(values))
@@ -110,8 +115,105 @@ def change(rng: random.Random, values: Any) -> None:
         if isinstance(inner, dict | list) and inner and rng.random() < 0.8:
             values = inner
             continue
-        values[key] = rng.choice(JUNK)
+        values[key] = rng.choice(junk)
         return
+
+
+LIKELY: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, 2, 7, 16, 28, 56, 0.5, 1e-6, 1e6, 400.0, -1.0, "", "mixup", "none"),
+    *("pixels", "sphere", "any", "a,b=1", "x[y]", "dog", [1, 28, 28], [3, 28, 28], [28], [0.3], {}),
+)
+"""What a forger says who knows what a statement is made of."""
+
+
+def forged(rng: random.Random, whole: bytes, said: Statement) -> bytes | None:
+    """A package whose statement says something else, sealed anew; None where no statement does."""
+    values = said.model_dump(mode="json", by_alias=True)
+    change(rng, values, LIKELY)
+    try:
+        other = Statement.model_validate_json(json.dumps(values))
+    except ValidationError:
+        return None
+    length = int.from_bytes(whole[:8], "little")
+    return other.sealed(other.hashes).header() + whole[8 + length :]
+
+
+def test_what_a_forger_seals_anew_is_refused_in_a_line_or_gives_a_sound_model(
+    folder: Path, whole: bytes, said: Statement, tmp_path: Path
+) -> None:
+    rng = random.Random(21)
+    ended = {"refused": 0, "read": 0, "not learned": 0, "learned": 0}
+    for number in range(TOTAL):
+        data = forged(rng, whole, said)
+        if data is None or data == whole:
+            continue
+        path = written(folder, data)
+        try:
+            read(path)
+        except (UsageError, IntegrityError) as error:
+            assert_one_line(error)
+            ended["refused"] += 1
+            continue
+        ended["read"] += 1
+        if ended["read"] % 8:
+            continue
+        try:
+            learn((path,), Plan(learner="classmeans"), tmp_path / f"{number}", Observer())
+        except UsageError as error:
+            assert_one_line(error)
+            ended["not learned"] += 1
+            continue
+        model = load_model(tmp_path / f"{number}")
+        assert len(set(model.classes)) == len(model.classes) == 10
+        logits = model.logits(torch.zeros(3, *model.described.preprocessing.shape))
+        assert logits.shape == (3, 10)
+        assert bool(logits.isfinite().all())
+        ended["learned"] += 1
+    assert min(ended.values()) > 0, ended
+
+
+def assert_one_line(error: HarnessError) -> None:
+    assert str(error).isprintable()
+    assert len(str(error)) < 1500
+
+
+def test_what_a_statement_may_not_say(said: Statement) -> None:
+    """Each of these would be printed, written on a command line, or divided by."""
+    steps, law = said.preprocessing, said.law
+    lies: tuple[dict[str, Any], ...] = (
+        {"classes": ["cat", "cat"]},
+        {"classes": ["cat", ""]},
+        {"preprocessing": {**steps.model_dump(), "std": [1e-9]}},
+        {"preprocessing": {**steps.model_dump(), "mean": [1e9]}},
+        {"preprocessing": {**steps.model_dump(), "low": 1.0, "high": 0.0}},
+        {"law": {**law.model_dump(), "name": "mixup+noise"}},
+        {"law": {**law.model_dump(), "config": {"noise": "sphere,tau=1"}}},
+        {"law": {**law.model_dump(), "config": {"noise]": 1}}},
+        {"promise": {"rounds": 1, "ceilings": {"dp": {"reason": "x" * 2000}}}},
+    )
+    values = said.model_dump(by_alias=True)
+    assert Statement.model_validate(values) == said
+    for lie in lies:
+        with pytest.raises(ValidationError):
+            Statement.model_validate({**values, **lie})
+
+
+LIES: dict[str, tuple[dict[str, Any], str]] = {
+    "image": ({"image": (1, 14, 14)}, "do not become"),
+    "shape": ({"image": (1, 14, 56), "shape": (1, 14, 56)}, "are not what the law"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_shapes_that_no_law_makes_are_not_learned_from(
+    folder: Path, whole: bytes, said: Statement, tmp_path: Path, lie: str
+) -> None:
+    changed, fault = LIES[lie]
+    steps = said.preprocessing.model_copy(update=changed)
+    length = int.from_bytes(whole[:8], "little")
+    path = written(folder, resealed(said, preprocessing=steps) + whole[8 + length :])
+    with pytest.raises(UsageError, match=fault):
+        learn((path,), Plan(learner="classmeans"), tmp_path / "model", Observer())
 
 
 def test_no_mutant_is_accepted_and_each_is_refused_in_a_line(

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from released import LAW, key_in, released
 
 from harness import evaluate, load_model
-from harness.api import IntegrityError, NotApplicable, UsageError
+from harness.api import Classifier, IntegrityError, UsageError
 from harness.packages.learning import Done, Plan, joined, learn, open_packages
 from harness.packages.model import DESCRIPTION, ONNX, TENSORS, predictions
 from harness.packages.package import Package
+from harness.packages.program import program_of
 from harness.packages.releasing import Order
 from harness.packages.statement import Preprocessing
 from harness.running.run import Observer
@@ -149,6 +150,29 @@ def test_onnx_gives_the_same_logits(clinics: tuple[Path, Path], folder: Path) ->
     assert np.allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-4)
 
 
+HOSTILE: tuple[list[dict[str, object]], ...] = (
+    [],
+    [{"op": "getitem", "inputs": [[[1, 2], [3]], 0]}],
+    [{"op": "getitem", "inputs": [{"step": 0}, 0]}],
+    [{"op": "aten.max_pool2d_with_indices.default", "inputs": [{"step": 0}, [2, 2]]}],
+    [{"op": "aten.mean.default", "inputs": [{"step": 0}]}],
+    [{"op": "aten.view.default", "inputs": [{"step": 0}, [1, 784 * 64]]}],
+    [{"op": "aten.expand.default", "inputs": [{"step": 0}, [10**30]]}],
+    [{"op": "aten.abs.default", "inputs": [{"tensor": "\x1b[31m"}]}],
+    [{"op": "\x1b[31m", "inputs": []}],
+)
+"""Steps that give no row of logits for each image, or nothing at all."""
+
+
+def test_logits_that_are_not_finite_are_said_to_be(tmp_path: Path) -> None:
+    class Diverged(Classifier):
+        def logits(self, images: torch.Tensor) -> torch.Tensor:
+            return images.flatten(1)[:, :3] * float("nan")
+
+    with pytest.raises(UsageError, match="logits that are not finite"):
+        program_of(Diverged(), (1, 4, 4), "diverged")
+
+
 def test_a_model_that_was_changed_is_refused(clinics: tuple[Path, Path], folder: Path) -> None:
     out = folder / "changed"
     learned(clinics, out)
@@ -164,6 +188,19 @@ def test_a_model_that_was_changed_is_refused(clinics: tuple[Path, Path], folder:
     path.write_text(json.dumps(values))
     with pytest.raises(IntegrityError, match="cannot be followed"):
         load_model(out).logits(torch.zeros(1, 1, 28, 28))
+    for steps in HOSTILE:
+        path.write_text(json.dumps({**json.loads(text), "steps": steps}))
+        with pytest.raises(IntegrityError, match=r"cannot be followed|may have") as refused:
+            load_model(out).logits(torch.zeros(1, 1, 28, 28))
+        assert str(refused.value).isprintable()
+    steps = json.loads(text)["steps"]
+    infinite = [*steps, {"op": "aten.div.Tensor", "inputs": [{"step": len(steps)}, 0.0]}]
+    path.write_text(json.dumps({**json.loads(text), "steps": infinite}))
+    with pytest.raises(IntegrityError, match="no finite numbers for fashion-mini test 0"):
+        load_model(out).predict("fashion-mini")
+    path.write_text(text.replace('"classes": [', '"classes": ["Bag", '))
+    with pytest.raises(UsageError, match="has a name twice"):
+        load_model(out)
     path.write_text(text.replace('"schema": 1', '"schema": 9'))
     with pytest.raises(UsageError, match="schema"):
         load_model(out)
@@ -256,8 +293,10 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:
         learned((path,), tmp_path / "model", learner="encoded", victim="mlp[epochs=1,width=8]")
     with pytest.raises(UsageError, match="is many learners; name one"):
         learned((path,), tmp_path / "model", learner="standard")
-    with pytest.raises(NotApplicable, match="there are none"):
+    with pytest.raises(UsageError, match=r"there are none.*--public names some"):
         learned((path,), tmp_path / "model", learner="ridge", public=None)
+    with pytest.raises(UsageError, match="packages hold encodings"):
+        learned((path,), tmp_path / "model", learner="noisymeans")
     assert not (tmp_path / "model").exists()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from released import LAW, key_in, ready, released
 from safetensors.torch import load_file
 
@@ -127,7 +128,7 @@ def test_a_release_is_made_again_byte_by_byte_and_never_otherwise(
     for other in ({"rounds": 2}, {"private_size": 59}, {"defense": LAW.replace("40", "41")}):
         with pytest.raises(UsageError, match="of other data or with other options"):
             ready(key, again, **other)
-    with pytest.raises(UsageError, match="of other data or with other options"):
+    with pytest.raises(UsageError, match=f"the party '{key.fingerprint}', and 'somebody' asks"):
         ready(key, Order(again=said.release, party="somebody"))
     with pytest.raises(UsageError, match="an id is drawn, never chosen"):
         ready(key, Order(again="0" * 64))
@@ -148,7 +149,14 @@ def test_what_came_later_does_not_change_a_release_that_is_made_again(
 def test_a_lost_ledger_repeats_no_noise(key: OwnerKey, tmp_path: Path) -> None:
     one = released(key, tmp_path / "one")
     Ledger(key).path.unlink()
-    other = released(key, tmp_path / "other")
+    with pytest.raises(UsageError, match="--new-ledger begins another"):
+        ready(key)
+    assert not Ledger(key).exists
+    anew = Order(new_ledger=True)
+    other = released(key, tmp_path / "other", anew)
+    assert other.promise.rounds == 1
+    with pytest.raises(UsageError, match="leave --new-ledger out"):
+        ready(key, anew)
     assert one.release != other.release
     assert set(one.hashes.values()).isdisjoint(other.hashes.values())
     with pytest.raises(UsageError, match="an id is drawn"):
@@ -174,6 +182,57 @@ def test_rounds_add_up_over_releases_of_the_same_images(key: OwnerKey, tmp_path:
     assert "other laws" in told["exchangeable"].reason
 
 
+def test_other_numbers_of_images_are_no_more_rounds_of_a_release(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    """How often an image is drawn depends on them; what noise tells adds up all the same."""
+    first = released(key, tmp_path / "first").promise.ceilings["dp"].quantities["mu"].value
+    law = {"private_size": 30, "rounds": 2}
+    alone = ready(key_in(tmp_path, "else"), **law)
+    assert alone.entry.law != Ledger(key).entries()[0].law
+    assert alone.said.law == ready(key).said.law
+    own = alone.found.ceilings["dp"].quantities["mu"].value
+    told = ready(key, **law).found.ceilings
+    assert told["dp"].quantities["mu"].value == pytest.approx(np.hypot(own, first))
+    assert told["exchangeable"].reason
+
+
+def test_another_scale_is_no_more_rounds_of_a_release(key: OwnerKey, tmp_path: Path) -> None:
+    """One deviation five times the other: the same noise hides a fifth of what it hid."""
+    theirs = ready(key_in(tmp_path, "else")).said
+    std = tuple(each / 5 for each in theirs.preprocessing.std)
+    steps = theirs.preprocessing.model_copy(update={"std": std})
+    like = Order(like=theirs.model_copy(update={"preprocessing": steps}))
+    first = released(key, tmp_path / "first").promise.ceilings["dp"].quantities["mu"].value
+    own = ready(key_in(tmp_path, "alone"), like).entry.mu
+    assert own == pytest.approx(5 * first)
+    both = ready(key, like).found.ceilings["dp"].quantities["mu"].value
+    assert both == pytest.approx(np.hypot(own, first))
+
+
+def test_what_was_measured_on_the_images_proves_nothing_the_second_time(
+    key: OwnerKey, tmp_path: Path
+) -> None:
+    """Neither taken from the own package, nor given by hand."""
+    said = released(key, tmp_path / "first", defense="singmix[tau=1e-2,noise=gaussian]")
+    with pytest.raises(UsageError, match="nothing was proven of it"):
+        ready(key, Order(like=said))
+    by_hand = f"singmix[tau=1e-2,noise=gaussian,radius={said.law.config['radius']}]"
+    again = ready(key, defense=by_hand)
+    assert not again.found.proven
+    assert not any("ceilings count them" in note for note in again.notes)
+    proven = released(key_in(tmp_path, "else"), tmp_path / "proven")
+    assert ready(key_in(tmp_path, "third"), Order(like=proven)).found.proven
+
+
+def test_a_scale_under_which_noise_vanishes_is_refused(key: OwnerKey, tmp_path: Path) -> None:
+    said = ready(key_in(tmp_path, "stranger")).said
+    for changed in ({"std": (1e-6,)}, {"std": (10.0,)}, {"low": -5.0}):
+        steps = said.preprocessing.model_copy(update=changed)
+        with pytest.raises(UsageError, match=r"standardises by|values between"):
+            ready(key, Order(like=said.model_copy(update={"preprocessing": steps})))
+
+
 def test_images_that_were_in_no_release_are_counted_apart(key: OwnerKey, tmp_path: Path) -> None:
     released(key, tmp_path / "first", part=(1, 2), rounds=3)
     assert ready(key, part=(2, 2)).history.rounds == 0
@@ -197,6 +256,42 @@ def test_a_ledger_names_no_image_and_notices_changed_lines(key: OwnerKey, tmp_pa
     ledger.path.write_bytes(b"{}\n" + whole)
     with pytest.raises(IntegrityError, match="Line 1"):
         ledger.entries()
+    ledger.path.write_bytes(b"")
+    with pytest.raises(IntegrityError, match="Line 1"):
+        ledger.entries()
+
+
+@pytest.mark.parametrize("change", [(b'"rounds":1', b'"rounds":2'), (b'"mu":', b'"mu":1')])
+def test_a_change_of_the_last_line_is_found(
+    key: OwnerKey, tmp_path: Path, change: tuple[bytes, bytes]
+) -> None:
+    """No line follows it that would hold its hash: what authenticates it is the key."""
+    released(key, tmp_path / "one")
+    ledger = Ledger(key)
+    *above, last = ledger.path.read_bytes().splitlines(keepends=True)
+    assert change[0] in last
+    ledger.path.write_bytes(b"".join([*above, last.replace(*change)]))
+    with pytest.raises(IntegrityError, match="Line 2"):
+        ready(key)
+
+
+def test_a_key_finds_its_own_ledger(key: OwnerKey, tmp_path: Path) -> None:
+    """Whatever link leads to it, and no ledger of another key."""
+    released(key, tmp_path / "one")
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.key"
+    link.symlink_to(key.path)
+    assert ready(read_owner_key(link)).history.rounds == 1
+    other = key_in(tmp_path, "other")
+    Ledger(other).path.write_bytes(Ledger(key).path.read_bytes())
+    with pytest.raises(IntegrityError, match="the ledger of another key"):
+        ready(other)
+    with pytest.raises(UsageError, match="is there already"):
+        Ledger(key).begin()
+    (tmp_path / "new.key.ledger").write_text("")
+    with pytest.raises(UsageError, match="is there already"):
+        key_in(tmp_path, "new")
+    assert not (tmp_path / "new.key").exists()
 
 
 def test_a_release_that_is_cut_short_leaves_no_file_and_stands_in_the_ledger(
@@ -237,7 +332,9 @@ def test_what_was_estimated_on_the_images_stays_with_their_owner(
     pending = ready(key, private_size=300)
     assert pending.found.ceilings["exchangeable"].quantities["pooled_snr_db"].interval
     assert pending.said.promise.ceilings["exchangeable"].reason == KEPT
-    assert not pending.doubts
+    loud = ready(key, private_size=300, defense=LAW.replace("40", "400"))
+    assert loud.found.proven
+    assert not loud.doubts
 
 
 def test_what_a_defense_proves_of_itself_counts_all_rounds(key: OwnerKey, tmp_path: Path) -> None:
@@ -249,20 +346,32 @@ def test_what_a_defense_proves_of_itself_counts_all_rounds(key: OwnerKey, tmp_pa
     assert spent[0] == pytest.approx(4, abs=0.1)
     assert spent[1] > 1.2 * spent[0]
     assert not any("nothing bounds" in doubt for doubt in more.doubts)
+    fewer = ready(key, private_size=30, **law)
     other = ready(key, rounds=1, defense="dpmix[epsilon=2,norm=30]")
-    assert "other laws" in other.said.promise.ceilings["dpmix"].reason
+    for pending in (fewer, other):  # the rounds before were drawn at another rate, or noise
+        assert "other laws" in pending.said.promise.ceilings["dpmix"].reason
 
 
 def test_where_nothing_is_proven_or_images_were_named_the_owner_is_asked(key: OwnerKey) -> None:
     sphere = ready(key, defense="singmix[tau=1e-2]")
     assert any("nothing bounds what leaks" in doubt for doubt in sphere.doubts)
     assert any("images are told among candidates" in doubt for doubt in sphere.doubts)
+    weak = ready(key, defense="singmix[tau=1e-4,noise=gaussian,radius=40]")
+    assert any("an epsilon of" in doubt for doubt in weak.doubts)
+    boundless = ready(key, defense="singmix[tau=1e-4,noise=gaussian,radius=1e-3]")
+    assert any("its epsilon is infinite" in doubt for doubt in boundless.doubts)
+    many = {"private_size": 300, "rounds": 3}
+    named = ready(key, **{**many, "defense": "singmix[tau=1e-2,noise=gaussian,radius=40]"})
+    assert any("of images are told among candidates" in doubt for doubt in named.doubts)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"defense": "gradprune"}, "works on gradient"),
+        ({"rounds": 20_000}, "--rounds 20000: a package holds"),
+        ({"defense": "dpmix"}, "--public names some"),
+        ({"defense": "none"}, "would release the images as they are"),
         ({"defense": "mixup+gradprune"}, "works on gradient"),
         ({"part": (3, 2)}, "--part 3/2"),
         ({"private_size": 1}, "release two at least"),
@@ -274,6 +383,25 @@ def test_what_cannot_be_released_is_said(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         ready(key, **options)
+
+
+@pytest.mark.parametrize("party", ["\x1b[31mred", "x" * 400, " "])
+def test_a_party_has_a_name_that_can_be_printed(key: OwnerKey, party: str) -> None:
+    """Said before any image is looked for."""
+    with pytest.raises(UsageError, match="A package cannot say --party") as refused:
+        ready(key, Order(party=party), dataset="folder[path=nowhere]")
+    assert str(refused.value).isprintable()
+
+
+def test_classes_have_names_that_can_be_printed(key: OwnerKey, tmp_path: Path) -> None:
+    for name in ("cat", "two\nlines"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for number in range(4):
+            grey = np.full((8, 8), 40 * number, np.uint8)
+            Image.fromarray(grey).save(tmp_path / "own" / name / f"{number}.png")
+    folder = {"dataset": f"folder[path={tmp_path / 'own'},size=8]", "private_size": None}
+    with pytest.raises(UsageError, match="A package cannot say these class names"):
+        ready(key, **folder)
 
 
 def test_releases_hand_out_no_seed(key: OwnerKey) -> None:
@@ -292,8 +420,11 @@ def test_another_party_releases_alike(key: OwnerKey, tmp_path: Path) -> None:
     like = ready(other, Order(like=said), part=(2, 2))
     assert like.said.law == said.law
     assert like.said.preprocessing == said.preprocessing
-    assert set(like.entry.images) != set(said.hashes)
+    parts = [ready(other, part=(part, 2)).entry.tags for part in (1, 2)]
+    assert np.array_equal(like.entry.tags, parts[1])
+    assert not np.isin(like.entry.tags, parts[0]).any()
     assert not any("was measured" in note for note in like.notes)
     with pytest.raises(UsageError, match="--like takes the space"):
         ready(other, Order(like=said), space="pixels")
-    assert isinstance(like.said, Statement)
+    assert like.said.release != said.release
+    assert Statement.model_validate_json(like.said.text()) == like.said
