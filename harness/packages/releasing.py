@@ -16,7 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from harness.api import Bound, EncodingDefense, NotApplicable, OwnersView, Scale, Splits, UsageError
 from harness.api.specs import Stage
 from harness.asking.plan import Cell
-from harness.asking.request import Resolved, expand, parse_stack, resolve
+from harness.asking.registry import registry
+from harness.asking.request import Resolved, expand, parse_one, parse_stack, resolve
 from harness.boards.folder import every_board
 from harness.packages.keys import OwnerKey, ReleaseStream, new_release
 from harness.packages.ledger import Entry, History, Ledger, Tags, packed, tags_of
@@ -152,6 +153,16 @@ def _check_words(order: Order, options: Mapping[str, Any]) -> None:
         raise UsageError(f"--rounds {rounds}: a package holds from 1 to {MOST_ROUNDS:,} rounds.")
     if order.party:
         _sayable(Name, order.party, "--party")
+    if order.like is None and not options.get("public"):
+        _check_public(parse_one(options.get("space") or "pixels").name)
+
+
+def _check_public(space: str) -> None:
+    if registry().spec("spaces", space).extracts:
+        raise UsageError(
+            f"Features of '{space}' are standardised as public images' are: name some with "
+            "--public, the same for all parties, or release --like another package."
+        )
 
 
 def _parameters(source: Source, encoding: Resolved, splits: Splits) -> Mapping[str, Any]:
@@ -294,11 +305,6 @@ def _owned(run: Run, order: Order, options: Mapping[str, Any]) -> Splits:
     if len(images.private) < 2:
         raise UsageError("One image has no other to be hidden among; release two at least.")
     if cell.space.spec.extracts and not len(images.public):
-        if order.like is None:
-            raise UsageError(
-                f"Features of '{cell.space.name}' are standardised as public images' are: name "
-                "some with --public, the same for all parties, or release --like another package."
-            )
         # Somebody has to stand where the scale is measured; the other package has another one.
         stood = replace(images, public=images.private[:1])
         run.give(LoadStage.of(cell), stood)

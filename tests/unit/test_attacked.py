@@ -111,11 +111,11 @@ def test_two_parts_of_one_dataset_are_judged_apart(key: OwnerKey, tmp_path: Path
 
 
 def test_utility_is_learned_from_what_left(key: OwnerKey, tmp_path: Path) -> None:
-    released(key, tmp_path / "a", defense="none")
+    released(key, tmp_path / "a", defense="mixup[k=2]")
     record = attacked(tmp_path / "a", only="utility", metrics=None, learner="ridge")
     assert record.utility is not None
-    assert record.utility.accuracy == record.utility.reference_accuracy
-    assert record.utility.accuracy > 0.4
+    assert record.utility.reference_accuracy is not None
+    assert 0.4 < record.utility.accuracy < record.utility.reference_accuracy + 0.1
 
 
 @pytest.mark.parametrize("known", [True, False])
