@@ -15,6 +15,7 @@ from harness.boards.protocol import Board
 from harness.control import AnyReport, ControlReport, ControlResult, LearnerReport
 from harness.results.material import Kept, Material, Reported
 from harness.rng import KeyedStream, board_key
+from harness.scoring.ceilings import Proof
 from harness.scoring.flags import Flag
 from harness.scoring.summary import OTHERS, Values, by_image, proportion_interval, summarise
 from harness.scoring.utility import Accuracy, Utility
@@ -151,6 +152,7 @@ def as_today(of: RunRecord) -> RunRecord:
         "victim": _told(cell.victim),
         "space": _told(cell.space),
         "learners": {name: _told(each) for name, each in cell.learners.items()},
+        "ceilings": {name: Proof(reason="none is stated") for name in cell.ceilings},
     }
     return of.model_copy(update=made).sealed()
 

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from harness.api import AssetFolder, Collection, Dataset, Samples, Scale
 from harness_plugins.datasets.synthetic_gaussian import SyntheticGaussianConfig
@@ -45,6 +44,8 @@ class SyntheticGaussian(Dataset[SyntheticGaussianConfig]):
         return Collection(train, test, SCALE, tuple(str(i) for i in range(config.classes)))
 
     def _part(self, n: int, part: int) -> Samples:
+        import torch
+
         config = self.config
         vectors, labels = (np.random.default_rng((config.seed, part, what)) for what in (0, 1))
         images = vectors.standard_normal((n, 1, *plane(config.d)), dtype=np.float32)
