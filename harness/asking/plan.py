@@ -218,7 +218,8 @@ def plan(request: Request, registry: Registry) -> Cell:
     comes back with its reason.
     """
     attack = resolved("attacks", request.attack, request.preset, registry)
-    parse_partition(request.partition)
+    if request.parties > 1:
+        parse_partition(request.partition)
     cell = _bare(request, registry, _stack(request, registry), attack)
     planned = _with_attacks(cell, registry)
     check_demand(planned)

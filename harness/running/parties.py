@@ -68,11 +68,10 @@ class PartedSplits(Splits):
 
 
 def with_parties(cell: Cell) -> Cell:
-    """The same cell, whose private images are loaded as its parties have them."""
-    if cell.request.parties > 1:
-        cell.outputs[LoadStage] = PartedLoad(cell)
-        if cell.threat_model.name == CURIOUS:
-            cell.outputs[Truth] = OthersTruth(cell)
+    """The cell of several parties, whose private images are loaded as these have them."""
+    cell.outputs[LoadStage] = PartedLoad(cell)
+    if cell.threat_model.name == CURIOUS:
+        cell.outputs[Truth] = OthersTruth(cell)
     return cell
 
 

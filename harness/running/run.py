@@ -445,7 +445,7 @@ def settle(cell: Cell, root: Path, secret: bytes | None = None) -> Cell:
         fingerprints=fingerprints,
         owner=fingerprint(secret),
     )
-    return with_parties(settled)
+    return with_parties(settled) if settled.request.parties > 1 else settled
 
 
 def fingerprint(secret: bytes | None) -> str:
