@@ -124,8 +124,8 @@ def ran(crowd, machine):
         "plain list": ["list", "defenses"],
         "doctor": ["doctor", "--json"],
         "verbose": ["doctor", "--verbose"],
-        "unharmed": [*SMALL, "--dataset", "stripes", "--attack", "firstlayer", "--defense", "clip"],
-        "hollow": [*SMALL, "--dataset", "stripes", "--attack", "firstlayer", "--defense", "hollow"],
+        "unharmed": [*SMALL, "--dataset", "stripes", "--attack", "inputlayer", "--defense", "clip"],
+        "hollow": [*SMALL, "--dataset", "stripes", "--attack", "inputlayer", "--defense", "hollow"],
         "meant": ["evaluate", "--defense", "import-error"],
     }
     return dict(zip(commands, crowd.series(list(commands.values())), strict=True))

@@ -13,7 +13,7 @@ OFFERED = {
     ("defenses", "clip"),
     ("attacks", "sharpen"),
     ("attacks", "featuremean"),
-    ("attacks", "firstlayer"),
+    ("attacks", "inputlayer"),
     ("attacks", "lookup"),
     ("learners", "spectrum"),
     ("datasets", "stripes"),
@@ -30,10 +30,10 @@ CELLS = {
     "encodings": cell("blur[strength=0.5]", "sharpen", "--metrics", "snr_db,max_error"),
     "features": cell("smallhidden[weight=0.01]", "featuremean", "--public-size", "400"),
     "blurred features": cell("smallhidden+blur", "featuremean"),
-    "gradients": cell("none", "firstlayer"),
-    "clipped gradients": cell("clip[norm=0.01]+none", "firstlayer", "--targets", "5"),
-    "blurred gradients": cell("clip+blur", "firstlayer"),
-    "gradients of batches": cell("none", "firstlayer", "--batch-size", "5"),
+    "gradients": cell("none", "inputlayer"),
+    "clipped gradients": cell("clip[norm=0.01]+none", "inputlayer", "--targets", "5"),
+    "blurred gradients": cell("clip+blur", "inputlayer"),
+    "gradients of batches": cell("none", "inputlayer", "--batch-size", "5"),
     "candidates": cell("blur", "lookup", "--threat-model", "candidates"),
     "utility": cell("smallhidden+clip+blur", "sharpen", "--only", "utility", "--repeats", "2"),
     "a space": cell(
@@ -211,9 +211,9 @@ def test_uninstalled_it_vanishes_and_its_records_stay(machine, records):
     assert not OFFERED & set(names(listed.json))
     assert doctor.code == 0
     assert shown.code == 0
-    assert "firstlayer" in shown.out
+    assert "inputlayer" in shown.out
     assert (lost.code, lost.out) == (2, "")
-    assert "Unknown attack 'firstlayer'" in lost.err
+    assert "Unknown attack 'inputlayer'" in lost.err
 
 
 def test_nothing_is_left_behind(machine, records):

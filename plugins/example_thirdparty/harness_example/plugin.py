@@ -112,7 +112,7 @@ def harness_defenses() -> list[DefenseSpec]:
             config=ClipConfig,
             stage=Stage.GRADIENT,
             formula="g / max(1, ‖g‖ / norm)",
-            weaknesses=("keeps the direction, which is what attacks read: see 'firstlayer'",),
+            weaknesses=("keeps the direction, which is what attacks read: see 'inputlayer'",),
             example="clip[norm=0.5]",
         ),
     ]
@@ -148,7 +148,7 @@ def harness_attacks() -> list[AttackSpec]:
             example="featuremean[neighbours=3]",
         ),
         AttackSpec(
-            name="firstlayer",
+            name="inputlayer",
             version="1",
             summary="reads the input of a fully connected first layer off its gradient",
             reference="Phong et al. 2018, IEEE TIFS 13(5), section III",
@@ -160,7 +160,7 @@ def harness_attacks() -> list[AttackSpec]:
                 "needs a first layer that is linear with a bias (victim mlp)",
                 "in batches of several images it sees their mixture",
             ),
-            example="firstlayer",
+            example="inputlayer",
         ),
         AttackSpec(
             name="lookup",

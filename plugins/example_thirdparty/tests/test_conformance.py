@@ -6,7 +6,7 @@ from harness.testing import checks_for
 
 PLUGINS = (
     *("blur", "clouds", "smallhidden", "clip"),
-    *("sharpen", "featuremean", "firstlayer", "lookup"),
+    *("sharpen", "featuremean", "inputlayer", "lookup"),
     *("spectrum", "stripes", "max_error", "corners"),
 )
 PROMISES = [(name, promise) for name in PLUGINS for promise in checks_for(name)]
