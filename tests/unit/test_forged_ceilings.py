@@ -220,7 +220,7 @@ def test_what_is_not_computed_again_is_said():
 def test_a_record_without_the_ceilings_that_it_asked_for_is_broken():
     asked = {"ceiling": True, "attack": "linear"}
     bare = record("singmix[tau=1e-2,noise=gaussian,calibrate=public]", "linear", asked=asked)
-    bare = as_today(bare)
+    bare = as_today(bare).model_copy(update={"ceilings": {}})
     assert [*checks.of_asked_ceilings(bare)] == [
         ("broken", "it was asked for the ceiling 'dp' and does not have it"),
         ("broken", "it was asked for the ceiling 'exchangeable' and does not have it"),
