@@ -165,10 +165,10 @@ class LearnerSpec(Spec):
     """A learner. One of `members` is none of its own: all of them learn, and the best one counts.
 
     `varies` says whether what is learned differs from one training to the next on the same
-    release: one that does not is trained once, however many trainings are asked for. The metric of
-    a learner's controls is `accuracy`, or `share`: of the accuracy of the best classifier there is
-    for data of a known law. It `reads` encodings or statistics; a member of a set that reads
-    statistics alone has a part only where they are what leaves.
+    release: one that does not learns once from unprotected images, however often is asked for. The
+    metric of a learner's controls is `accuracy`, or `share`: of the accuracy of the best classifier
+    there is for data of a known law. It `reads` encodings or statistics; a member of a set that
+    reads statistics alone has a part only where they are what leaves.
     """
 
     members: tuple[str, ...] = ()

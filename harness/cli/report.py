@@ -293,7 +293,8 @@ def _utility_details(record: RunRecord) -> list[str]:
     assert record.utility is not None
     ways = [f"{_words(way)} {found.mean:.3f}" for way, found in record.utility.own_first]
     repeats = max((len(a.trainings) for a in record.utility.accuracies.values()), default=1)
-    several = f", {repeats} trainings" if repeats > 1 else ""
+    what = "releases" if record.utility.by_learner else "trainings"
+    several = f", {repeats} {what}" if repeats > 1 else ""
     ratio = record.timing.get("training ratio")
     pace = [f"training took {ratio:.2f}× the unprotected time"] if ratio else []
     by = "by learner" if record.utility.by_learner else "by inference"

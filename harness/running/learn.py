@@ -51,7 +51,8 @@ class Answered:
 class LearnStage(Stage[Answered]):
     """One learner's answer to all test images, after it learned from a release.
 
-    `defenses` made the release; without any it is the images themselves.
+    `defenses` made the release; without any it is the images themselves. Each repeat learns from
+    another release of the same images: partners, masks and noise are drawn anew.
     """
 
     name = "learn"
@@ -73,10 +74,11 @@ class LearnStage(Stage[Answered]):
 
     @classmethod
     def _every(cls, cell: Cell, defenses: tuple[Resolved, ...]) -> list[LearnStage]:
+        drawn = _are_drawn(defenses)
         return [
             cls(cell, written, learner, defenses, repeat)
             for written, learner in cell.learners.items()
-            for repeat in range(cell.request.repeats if learner.spec.varies else 1)
+            for repeat in range(cell.request.repeats if learner.spec.varies or drawn else 1)
         ]
 
     @property
@@ -102,14 +104,22 @@ class LearnStage(Stage[Answered]):
         return super().obtain(run)
 
     @property
+    def _draw(self) -> int:
+        return self.repeat if _are_drawn(self.defenses) else 0
+
+    @property
     def _rounds(self) -> Rounds:
-        return Rounds.under(self.cell, self.defenses)
+        return Rounds.under(self.cell, self.defenses, self._draw)
+
+    @property
+    def _sums(self) -> ReleaseStage:
+        return ReleaseStage(self.cell, self.defenses, self.reads, self._draw)
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
         """The release, public images and test images."""
         sums = self.reads is ReleaseKind.STATISTICS
-        return (ReleaseStage.of(self.cell) if sums else self._rounds, Space.of(self.cell))
+        return (self._sums if sums else self._rounds, Space.of(self.cell))
 
     @property
     def _precision(self) -> Precision:
@@ -133,8 +143,9 @@ class LearnStage(Stage[Answered]):
 
         sums, splits = self.reads is ReleaseKind.STATISTICS, run.splits
         source = None if sums else run(self._rounds)
+        released = run(self._sums) if sums else None
         with run.processes.take() as process, workplace(process, self.label) as place:
-            _hand_over(place.view, self._frame(run, source), splits, run.release if sums else None)
+            _hand_over(place.view, self._frame(run, source), splits, released)
             feed = Feed(source, place.base) if source else None
             job = {"action": "learn", "lesson": str(place.view)}
             learned = process.ask(job, run.budget, progress, who=LEARNER, feed=feed)
@@ -180,6 +191,11 @@ class LearnStage(Stage[Answered]):
         """What it said."""
         facts = stored.facts
         return Answered(stored.tensors["logits"], facts["own_seconds"], facts["peak_memory"])
+
+
+def _are_drawn(defenses: tuple[Resolved, ...]) -> bool:
+    """Whether another release would hold other bytes."""
+    return any(defense.spec.protects for defense in defenses)
 
 
 def _hand_over(folder: Path, frame: LessonFrame, splits: Splits, released: Release | None) -> None:

@@ -24,7 +24,7 @@ from harness.asking.partition import (
     parse_partition,
 )
 from harness.asking.request import FEWEST
-from harness.rng import KeyedStream, public_stream, secret_stream
+from harness.rng import KeyedStream, public_stream
 from harness.running.load import LoadStage
 from harness.running.samples import JudgedSplits, Truth, on_demand, standardised
 from harness.running.stage import code_identity
@@ -262,11 +262,12 @@ def _renumbered(subjects: Tensor) -> Tensor:
 def joined(rounds: Rounds, run: Run) -> JoinedSource:
     """The union of what the parties release, each by a key and a calibration of its own."""
     from harness.running.joining import JoinedSource, PartySource
+    from harness.running.rounds import owner_stream
 
     splits, scale, resolved = run.splits, run.splits.scale, rounds.defense
     assert isinstance(splits, PartedSplits)
     classes = len(splits.classes)
-    owner = secret_stream(run.cell.request.seed, run.secret)
+    owner = owner_stream(run, rounds.draw)
     public = standardised(splits.pool if resolved else splits.pool[:0], scale)
 
     def party(number: int, own: Samples) -> PartySource:

@@ -20,8 +20,8 @@ from harness.api.plugins import (
 )
 from harness.api.precision import Precision
 from harness.api.release import GUARANTEE, Measured, Release
-from harness.rng import public_stream, secret_stream
-from harness.running.rounds import Rounds
+from harness.rng import public_stream
+from harness.running.rounds import Rounds, owner_stream
 from harness.running.samples import Space, Truth, on_demand, space_identity, standardised
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.store.artifacts import Artifact, below
@@ -54,6 +54,8 @@ class ReleaseStage(Stage[Release]):
     name = "release"
     defenses: tuple[Resolved, ...]
     kind: ReleaseKind
+    draw: int = 0
+    """As of `Rounds`."""
 
     @classmethod
     def alone(cls, cell: Cell) -> Self:
@@ -62,9 +64,10 @@ class ReleaseStage(Stage[Release]):
 
     @property
     def label(self) -> str:
-        """The unprotected reference has a label of its own."""
-        own = self.defenses == self.cell.defenses
-        return self.name if own else f"{self.name} unprotected"
+        """The unprotected reference has a label of its own, and so has every draw."""
+        unprotected = "" if self.defenses == self.cell.defenses else " unprotected"
+        again = f" {self.draw + 1}" if self.draw else ""
+        return f"{self.name}{unprotected}{again}"
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
@@ -76,7 +79,7 @@ class ReleaseStage(Stage[Release]):
 
     @property
     def _rounds(self) -> Rounds:
-        return Rounds.under(self.cell, self.defenses)
+        return Rounds.under(self.cell, self.defenses, self.draw)
 
     def facts(self) -> dict[str, Any]:
         """Defenses, rounds and seeds; the victim and the machine where it is trained inside."""
@@ -89,6 +92,7 @@ class ReleaseStage(Stage[Release]):
             "space": space_identity(cell),
             "victim": plugin_identity(cell.victim) if trained else None,
             "protocol": late if self.kind is ReleaseKind.GRADIENTS else None,
+            "draw": self.draw,
             "seed": request.seed,
             "owner": cell.owner,
             "hardware": hardware(cell, cell.victim_precision(self.defenses)) if trained else None,
@@ -115,7 +119,7 @@ class ReleaseStage(Stage[Release]):
                 self.kind,
                 run.build("victims", victim.spec, victim.config),
                 protocol,
-                owner=secret_stream(request.seed, run.secret),
+                owner=owner_stream(run, self.draw),
                 board=public_stream(request.seed).stream(stage="release"),
                 device=run.device,
                 precision=self.cell.victim_precision(self.defenses),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from harness.api.specs import Stage
-from harness.rng import secret_stream
+from harness.rng import KeyedStream, secret_stream
 from harness.running.samples import Space
 from harness.running.stage import Output
 from harness.store.provenance import plugin_identity
@@ -24,6 +24,8 @@ class Rounds(Output["Source"]):
 
     defense: Resolved | None
     rounds: int
+    draw: int = 0
+    """Which of several releases of the same images: the first leaves, others are to compare."""
 
     @classmethod
     def alone(cls, cell: Cell) -> Self:
@@ -31,10 +33,10 @@ class Rounds(Output["Source"]):
         return cls.under(cell, cell.defenses)
 
     @classmethod
-    def under(cls, cell: Cell, defenses: tuple[Resolved, ...]) -> Self:
+    def under(cls, cell: Cell, defenses: tuple[Resolved, ...], draw: int = 0) -> Self:
         """Of a stack; of none at all one round, as any other would hold the same images."""
         encoding = next((d for d in defenses if d.spec.stage is Stage.ENCODING), None)
-        return cls(cell, encoding, cell.request.rounds if defenses else 1)
+        return cls(cell, encoding, cell.request.rounds if defenses else 1, draw)
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
@@ -47,6 +49,7 @@ class Rounds(Output["Source"]):
         return {
             "defense": plugin_identity(self.defense) if self.defense else None,
             "rounds": self.rounds,
+            "draw": self.draw,
             "seed": request.seed,
             "owner": self.cell.owner,
         }
@@ -55,9 +58,14 @@ class Rounds(Output["Source"]):
         """A source, which has made nothing yet."""
         from harness.running.encoding import source_of
 
-        request, resolved = self.cell.request, self.defense
-        named = None
+        resolved, named = self.defense, None
         if resolved:
             named = resolved.name, run.build("defenses", resolved.spec, resolved.config)
-        owner = secret_stream(request.seed, run.secret)
+        owner = owner_stream(run, self.draw)
         return source_of(run.splits, named, owner, rounds=self.rounds)
+
+
+def owner_stream(run: Run, draw: int = 0) -> KeyedStream:
+    """What the owner draws a release from: another for every draw."""
+    stream = secret_stream(run.cell.request.seed, run.secret)
+    return stream.stream(draw=draw) if draw else stream

@@ -24,7 +24,8 @@ class Accuracy(BaseModel):
     """The share of test images named rightly, as a mean over trainings.
 
     The interval, at 95 %, is Wilson's of the test images for one training. For several, it also
-    holds how far trainings differ: see `share_interval`.
+    holds how far trainings differ: see `share_interval`. Of a protected release each training had
+    a draw of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
