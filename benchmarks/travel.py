@@ -19,7 +19,7 @@ from typing import Any
 
 import harness
 
-SMALL = {"private_size": 40, "public_size": 80, "test_size": 40, "victim": "cnn[epochs=1]"}
+SMALL = {"private_size": 40, "public_size": 80, "test_size": 40, "learner": "classmeans"}
 ROOM = str(Path(harness.__file__).parent) + os.sep
 
 

@@ -27,8 +27,8 @@ from commandline import (
     succeed,
 )
 
-CACHES, KILLS = 4, 5
-"""Twenty kills: in each of four caches five, one after another."""
+CACHES, KILLS = 2, 5
+"""Ten kills: in each of two caches five, one after another."""
 CHEAP = (*PRIVACY, "--attack", "linear[steps=1]", "--metrics", "snr_db")
 """The cheapest evaluation whose attack learns something before the release."""
 STAGE_SECONDS = 0.1
@@ -75,7 +75,7 @@ def killed_after(outcomes: int, later: float, cache: Path) -> bool:
 def test_killed_five_times_it_ends_with_the_same_record(
     tmp_path: Path, undisturbed: Undisturbed, seed: int
 ) -> None:
-    """Over all caches one kill falls into each twentieth of what a run stores."""
+    """Over all caches one kill falls into each tenth of what a run stores."""
     moments = random.Random(seed)
     for i in range(KILLS):
         outcomes = undisturbed.stored * (i * CACHES + seed) // (CACHES * KILLS)
