@@ -79,7 +79,8 @@ class Options:
         Option("Run one half: what leaks, or what is learned.", unset="both"),
     ] = None
     repeats: Annotated[
-        int, Option("How often is learned, each time from a new release, for a mean accuracy.", ge=1)
+        int,
+        Option("How often is learned, each time from a new release, for a mean accuracy.", ge=1),
     ] = 1
     rounds: Annotated[int, Option("How often each image is encoded and released.", ge=1)] = 1
     private_size: Annotated[

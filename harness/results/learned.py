@@ -11,7 +11,7 @@ from harness.results.material import Group, Line
 from harness.results.numbers import combined, number, ratio, rounded
 from harness.results.trust import Controls
 from harness.results.view import Learned, LearnerView, Number, Standing
-from harness.scoring.utility import Utility
+from harness.scoring.utility import Utility, together
 from harness.store.record import Used
 
 Size = tuple[int, int]
@@ -59,12 +59,12 @@ def _learned(size: Size, groups: Sequence[Group], controls: Controls) -> Learned
 
 
 def utilities(groups: Sequence[Group]) -> dict[int, Utility]:
-    """By seed, the utility that the first attack's record has; that of the others is the same."""
-    found: dict[int, Utility] = {}
+    """By seed, what was learned: of several records, by all learners that they name."""
+    found: dict[int, list[Utility]] = {}
     for record in (record for group in groups for record in group.counted):
         if record.utility:
-            found.setdefault(record.request.seed, record.utility)
-    return dict(sorted(found.items()))
+            found.setdefault(record.request.seed, []).append(record.utility)
+    return {seed: together(each) for seed, each in sorted(found.items())}
 
 
 def _reference(utility: Utility) -> Number | None:

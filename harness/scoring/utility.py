@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,6 +11,8 @@ from harness.scoring.summary import Interval, share_interval
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Value = TypeVar("Value")
 
 LARGEST = 1000
 """Images whose pairwise distances are measured, at most: a million pairs."""
@@ -188,6 +190,50 @@ def best_of(
         n=n,
         **unprotected,
     )
+
+
+def together(several: Sequence[Utility]) -> Utility:
+    """One utility of learners that were tried apart, on the same test images; the best one counts.
+
+    A learner that was tried more than once counts by the first. Of a victim, the first counts.
+    """
+    first = several[0]
+    if not all(each.by_learner for each in several):
+        return first
+    own, validation = (
+        _first_of(u.accuracies for u in several),
+        _first_of(u.validation for u in several),
+    )
+    best = max(validation, key=validation.__getitem__)
+    left_out = _first_of(u.left_out for u in several)
+    joined = {
+        "accuracy": own[best].mean,
+        "interval": own[best].interval,
+        "inference": best,
+        "accuracies": own,
+        "validation": validation,
+        "left_out": {name: why for name, why in left_out.items() if name not in own},
+    }
+    plain = _first_of(u.reference_accuracies for u in several)
+    if tried := _first_of(u.reference_validation for u in several):
+        bare = max(tried, key=tried.__getitem__)
+        joined |= {
+            "reference_accuracy": plain[bare].mean,
+            "reference_interval": plain[bare].interval,
+            "reference_inference": bare,
+            "reference_accuracies": plain,
+            "reference_validation": tried,
+        }
+    return first.model_copy(update=joined)
+
+
+def _first_of(several: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
+    """By name, what the first says that has it."""
+    found: dict[str, Value] = {}
+    for each in several:
+        for name, value in each.items():
+            found.setdefault(name, value)
+    return found
 
 
 def _chosen(learners: Mapping[str, Tried]) -> str:

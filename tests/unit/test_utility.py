@@ -19,6 +19,7 @@ from harness.scoring.utility import (
     Utility,
     best_of,
     summed_up,
+    together,
 )
 
 DATA = splits(private=16, public=48, test=60)
@@ -155,6 +156,25 @@ def test_of_several_learners_the_best_on_other_images_counts():
     assert found.validation == {"lucky": 0.2, "strong": 0.5}
     assert [name for name, _ in found.own_first] == ["strong", "lucky"]
     assert not found.at_chance
+
+
+def one_learner(name, chosen_by, reported):
+    tried = {name: Tried(validation=(chosen_by,), reported=(reported,))}
+    return best_of(
+        tried, tried, chance=0.1, n=60, left_out={"encoded": "why"}, reference_left_out={}
+    )
+
+
+def test_learners_that_were_tried_apart_are_chosen_from_together():
+    plain, network = one_learner("ridge", 0.5, 0.6), one_learner("network", 0.7, 0.55)
+    found = together([plain, network, one_learner("ridge", 0.9, 0.9)])
+    assert (found.inference, found.accuracy) == ("network", 0.55)
+    assert (found.reference_inference, found.reference_accuracy) == ("network", 0.55)
+    assert found.interval == network.interval
+    assert found.validation == {"ridge": 0.5, "network": 0.7}, "the first of equal names"
+    assert set(found.accuracies) == set(found.reference_accuracies) == {"ridge", "network"}
+    assert together([plain, one_learner("encoded", 0.2, 0.3)]).left_out == {}
+    assert together([plain]) == plain
 
 
 def test_a_utility_stands_beside_its_reference(model):
