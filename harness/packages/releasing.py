@@ -407,15 +407,19 @@ def data_digest(cell: Cell, splits: Splits, encoding: Resolved, tags: str = "") 
             "space": space_identity(cell),
             "rounds": cell.request.rounds,
             "images": tags,
-            "private": [_content(splits.private.images), _content(splits.private.labels)],
-            "public": [_content(splits.public.images), _content(splits.public.labels)],
+            "private": [
+                content_sha256(splits.private.images),
+                content_sha256(splits.private.labels),
+            ],
+            "public": [content_sha256(splits.public.images), content_sha256(splits.public.labels)],
             "scale": [scale.mean, scale.std, scale.low, scale.high],
             "classes": splits.classes,
         }
     )
 
 
-def _content(values: Tensor) -> str:
+def content_sha256(values: Tensor) -> str:
+    """A hash of a tensor's kind, shape and bytes."""
     digest = hashlib.sha256(f"{values.dtype} {tuple(values.shape)}".encode())
     for start in range(0, len(values), 4096):
         digest.update(values[start : start + 4096].contiguous().numpy().tobytes())
