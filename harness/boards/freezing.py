@@ -15,7 +15,7 @@ from harness.asking.request import Request, Resolved, parse_stack
 from harness.boards.cells import cells_of
 from harness.boards.protocol import FILE, Board, read_board
 from harness.store.paths import disk_errors, write_atomically
-from harness.store.provenance import sha256_of, spec_source
+from harness.store.provenance import is_of_today, sha256_of
 from harness.store.record import RunRecord, Used
 
 HEADING = "[frozen]"
@@ -160,7 +160,7 @@ def older(record: RunRecord, registry: Registry) -> list[str]:
 
 def _changed(kind: str, used: Used, registry: Registry) -> bool:
     here = registry.entries[kind].get(used.name)
-    return here is None or spec_source(here.spec) != used.source_sha256
+    return here is None or not is_of_today(here.spec, used.source_sha256)
 
 
 def freeze(folder: Path, registry: Registry) -> Frozen:

@@ -198,12 +198,10 @@ def together(several: Sequence[Utility]) -> Utility:
     A learner that was tried more than once counts by the first. Of a victim, the first counts.
     """
     first = several[0]
-    if not all(each.by_learner for each in several):
+    if not any(each.validation.keys() - first.validation.keys() for each in several):
         return first
-    own, validation = (
-        _first_of(u.accuracies for u in several),
-        _first_of(u.validation for u in several),
-    )
+    own = _first_of(u.accuracies for u in several)
+    validation = _first_of(u.validation for u in several)
     best = max(validation, key=validation.__getitem__)
     left_out = _first_of(u.left_out for u in several)
     joined = {

@@ -49,6 +49,25 @@ def source_sha256(*modules: str, apart: frozenset[str] = frozenset()) -> str:
     return digest.hexdigest()
 
 
+API = "harness.api.plugins"
+API_WAS = {
+    f"harness.api.{name}": sha256
+    for name, sha256 in {
+        "assets": "4a2a12881ec59682aca87ae3c5c7d9412d4f237d8ed522cf3261dda857732974",
+        "data": "130154e8a5043750513bcea75824ac9d699c8d161503c60ff3304dee5d58ca61",
+        "errors": "ff11200534b20f28dd7b51e832c66eb6faea9b65366e7aca46872d87ff4a60b9",
+        "knowledge": "ccf98905107e63f1bcbdd565cfe9529cda9c358376a494fac6065bf5230608df",
+        "law": "6ff79d3bf56283aff479c538bcf1094e9ca1a5d5c02175baf04f7c4ee4c58000",
+        "plugins": "ac7d0dc5057475e29b86debd5d890f2a44e03f8aeb878d658669ec4ac20ffe84",
+        "precision": "450dbbf9c11b19baea7070ef6fdbcb044a3865fe25a3a99e9f5345f45359fe4c",
+        "randomness": "791bdaa62a132fae14c61dfc880872dff5cdca60b0fa067baa1815e08b86196d",
+        "release": "61aab4d841564d005b4d864cad7e6f863e22e82d457154501c80381d81e33190",
+        "view": "f3c028bc83628529b4c268b2223e706dd99a8e19ff5dedf8ade82a032a3ef976",
+    }.items()
+}
+"""Sources that hashes of some plugins once covered: see `is_of_today`."""
+
+
 @cache
 def packages_of(*modules: str, apart: frozenset[str] = frozenset()) -> dict[str, str]:
     """Versions of the installed packages that these modules import, by distribution.
@@ -336,9 +355,24 @@ def spec_source(spec: Spec) -> str:
     return source_sha256(*_modules(spec))
 
 
+def is_of_today(spec: Spec, source: str) -> bool:
+    """Whether a record's hash of a plugin says that its source is what is installed."""
+    return source in (spec_source(spec), _with_the_api(spec))
+
+
+def _with_the_api(spec: Spec) -> str:
+    """The hash as it was when plugins without options of their own counted the API as theirs."""
+    digest = hashlib.sha256()
+    own = {name: module_sha256(name) for name in modules_of(*_modules(spec))}
+    for name, sha256 in sorted({**own, **API_WAS}.items()):
+        digest.update(f"{name}\0{sha256}\n".encode())
+    return digest.hexdigest()
+
+
 def _modules(spec: Spec) -> list[str]:
+    """Where a plugin's code begins: a config that it has from the API is none of its own."""
     modules = {spec.factory.partition(":")[0], spec.config.__module__}
-    return sorted(modules - {""})
+    return sorted(modules - {"", API})
 
 
 def plugin_identity(resolved: Resolved) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -9,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.store.provenance import code_state, modules_of
+from harness.asking.registry import registry
+from harness.store.provenance import (
+    API_WAS,
+    _modules,
+    code_state,
+    is_of_today,
+    module_sha256,
+    modules_of,
+    source_sha256,
+    spec_source,
+)
 
 pytestmark = pytest.mark.core
 
@@ -239,3 +250,21 @@ def test_code_is_dirty_where_code_changed_and_not_for_new_records(tmp_path: Path
     git("commit", "-qm", "more")
     code.write_text("x = 2\n")
     assert code_state(tmp_path)["dirty"] is True
+
+
+def test_a_plugin_without_options_of_its_own_is_not_made_of_the_api() -> None:
+    """Nor is a record older that once counted the API as it then was."""
+    spec = registry().spec("defenses", "none")
+    (own,) = _modules(spec)
+    assert own.startswith("harness_plugins.")
+    assert spec_source(spec) == source_sha256(own)
+    digest = hashlib.sha256()
+    for name in sorted({*modules_of(own), *API_WAS}):
+        digest.update(f"{name}\0{API_WAS.get(name) or module_sha256(name)}\n".encode())
+    assert is_of_today(spec, digest.hexdigest())
+    assert is_of_today(spec, spec_source(spec))
+    assert not is_of_today(spec, source_sha256("harness.api.specs"))
+
+
+def test_a_config_of_its_own_is_part_of_a_plugin() -> None:
+    assert "harness_plugins.defenses.singmix" in _modules(registry().spec("defenses", "singmix"))
