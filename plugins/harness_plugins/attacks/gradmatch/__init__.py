@@ -154,7 +154,7 @@ def harness_attacks() -> list[AttackSpec]:
                     8.0,
                     options=_CONTROL,
                 ),
-                Control("none", "fashion-mini", "snr_db", 9.0, options=_UPDATES),
+                Control("none", "fashion-mini", "snr_db", 12.0, options=_UPDATES),
             ),
             presets={
                 "quick": {"steps": 300},
