@@ -212,6 +212,8 @@ def _released(board: Board, track: Track, line: Line) -> str:
     times = "each once" if asked["rounds"] == 1 else f"each {asked['rounds']} times"
     if kinds == ["gradients"]:
         times = f"in batches of {asked['batch_size']}"
+    if kinds == ["updates"]:
+        times = f"{asked['local_images'] or asked['batch_size']} in each"
     return f"{' and '.join(kinds)}{space}, {images}{f', {times}' if kinds != ['features'] else ''}"
 
 

@@ -13,6 +13,7 @@ class ReleaseKind(StrEnum):
     FEATURES = "features"
     GRADIENTS = "gradients"
     STATISTICS = "statistics"
+    UPDATES = "updates"
 
 
 class Channel(StrEnum):
@@ -30,7 +31,8 @@ class Channel(StrEnum):
     FEATURES = "features"  # Tensor [n, ...], h(x) at the cut
     FEATURE_ENCODER = "feature_encoder"  # nn.Module, h
     GRADIENTS = "gradients"  # dict of Tensor [batches, *parameter shape]
-    MODEL = "model"  # nn.Module, the owner's model as it was when the gradients were taken
+    UPDATES = "updates"  # dict of Tensor [parties, *parameter shape], new weights minus old ones
+    MODEL = "model"  # nn.Module, at which gradients were taken, or that local training began with
     BATCH_LABELS = "batch_labels"  # Tensor [batches, b, classes]; of statistics one batch of all
     BN_STATISTICS = "bn_statistics"  # dict of Tensor [batches, channels]
     STATISTICS = "statistics"  # Statistics, noisy sums over many images
@@ -44,7 +46,11 @@ RELEASE_CHANNELS = {
     Channel.FEATURES: ReleaseKind.FEATURES,
     Channel.GRADIENTS: ReleaseKind.GRADIENTS,
     Channel.STATISTICS: ReleaseKind.STATISTICS,
+    Channel.UPDATES: ReleaseKind.UPDATES,
 }
+
+OF_BATCHES = frozenset({ReleaseKind.GRADIENTS, ReleaseKind.UPDATES})
+"""Kinds that come in pieces, each of a batch of private images or of a few."""
 
 _ALWAYS = {Channel.PUBLIC, Channel.N_PRIVATE, Channel.ENCODER, Channel.CANDIDATES}
 _MIXTURE = {Channel.WEIGHTS, Channel.SOURCES}
@@ -60,6 +66,9 @@ CARRIED = {
     ),
     ReleaseKind.STATISTICS: frozenset({Channel.STATISTICS, Channel.BATCH_LABELS} | _ALWAYS)
     - {Channel.ENCODER},
+    ReleaseKind.UPDATES: frozenset(
+        {Channel.UPDATES, Channel.MODEL, Channel.BATCH_LABELS} | _ALWAYS | _MIXTURE
+    ),
 }
 """Which channels there are at all beside each kind of release."""
 

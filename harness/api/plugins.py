@@ -255,10 +255,10 @@ class Reconstruction:
       in the order of the view's, -1 for none
     - `p_values` [..., pairs]: of tests whose null hypothesis says that encodings cannot be
       told apart
-    - `inputs` [batches, b, *input shape]: of gradients; what the model was given, as it was given,
-      in any order within a batch
-    - `batch_labels` [batches, b, classes]: of gradients; the labels of each batch, in any order.
-      Batches of `inputs` or `batch_labels` that hold a NaN are not claimed anything of
+    - `inputs` [batches, b, *input shape]: of gradients and updates; what the model was
+      given, as it was given, in any order within a batch
+    - `batch_labels` [batches, b, classes]: of gradients and updates; the labels of each batch, in
+      any order. Batches of `inputs` or `batch_labels` that hold a NaN are not claimed anything of
     """
 
     images: Tensor | None = None

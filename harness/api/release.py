@@ -121,6 +121,9 @@ class Release:
     - gradients: tensors `gradients.*` [batches,*shape], the model's state as `model.*`;
       secrets `batch_labels` [batches,b,classes], `batch_inputs`, `bn_statistics.*`, and
       `weights`, `sources` [batches,b,k] of mixed batches
+    - updates: tensors `updates.*` [parties,*shape], the state of the model that was sent as
+      `model.*`; secrets `batch_labels`, `batch_inputs`, `weights`, `sources` as of gradients, a
+      batch being all images that a party trained on
     - statistics: tensors `statistics.*` as `Measured` names them; secret `batch_labels`
       [1,n,classes], in the order of the images
 

@@ -59,10 +59,11 @@ class View:
     classes: int
     device: torch.device
     rng: Stream
-    protocol: Mapping[str, int | str] = field(default_factory=dict)
-    """How the release is made: `rounds`, the `space` as `name[option=value]`; of gradients
-    `batch_size`, `victim_epochs`, `bn_mode`, and as `guards` the defenses of training and of
-    gradients, `name[option=value]` joined by `+`."""
+    protocol: Mapping[str, int | float | str] = field(default_factory=dict)
+    """How the release is made: `rounds`, the `space` as `name[option=value]`; of gradients and
+    updates `batch_size`, `victim_epochs`, `bn_mode`, and as `guards` the defenses of training and
+    of gradients, `name[option=value]` joined by `+`; of updates also `local_steps`, `local_lr`, and
+    as `local_images` how many images each party trained on."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What the attack's preparations made, as `preparation.tensor`."""
     precision: Precision = "float32"
@@ -103,9 +104,13 @@ class View:
     gradients: ClassVar[Granted[Mapping[str, Tensor]]] = Granted()
     """By parameter name: [batches, *parameter shape]."""
     model: ClassVar[Granted[nn.Module]] = Granted()
-    """The model the gradients were taken at."""
+    """The model the gradients were taken at, or that was sent to each party."""
+    updates: ClassVar[Granted[Mapping[str, Tensor]]] = Granted()
+    """By parameter name: [parties, *parameter shape], the weights after local training minus those
+    before."""
     batch_labels: ClassVar[Granted[Tensor]] = Granted()
-    """[batches, b, classes]; of statistics [1, n, classes], all images in their order."""
+    """[batches, b, classes], of updates [parties, local images, classes]; of statistics
+    [1, n, classes], all images in their order."""
     bn_statistics: ClassVar[Granted[Mapping[str, Tensor]]] = Granted()
     """By layer: the batch mean and variance each BatchNorm saw, [batches, channels]."""
     statistics: ClassVar[Granted[Statistics]] = Granted()

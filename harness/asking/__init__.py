@@ -56,7 +56,7 @@ class Options:
     space: Annotated[str, Option("Where encodings live.")] = "pixels"
     threat_model: Annotated[str, Option("What the attacker holds.")] = "informed"
     release: Annotated[
-        Literal["encodings", "features", "gradients", "statistics"] | None,
+        Literal["encodings", "features", "gradients", "statistics", "updates"] | None,
         Option("What leaves the owner.", unset="what the stack guards and the attack reads"),
     ] = None
     parties: Annotated[
@@ -110,9 +110,19 @@ class Options:
             "of the encodings, which some defenses enlarge."
         ),
     ] = "image"
-    batch_size: Annotated[int, Option("Number of images per released gradient.", ge=1)] = 1
+    batch_size: Annotated[
+        int, Option("Number of images per released gradient, or per local step.", ge=1)
+    ] = 1
+    local_steps: Annotated[
+        int, Option("Steps of SGD that a party takes before it sends its update.", ge=1, le=1000)
+    ] = 1
+    local_lr: Annotated[float, Option("Learning rate of those steps.", gt=0, le=1000)] = 0.01
+    local_images: Annotated[
+        int | None,
+        Option("Images that a party takes them on, batch after batch.", unset="one batch", ge=1),
+    ] = None
     victim_epochs: Annotated[
-        int, Option("Epochs of training before gradients leave the model.", ge=0)
+        int, Option("Epochs of training before gradients or updates leave the model.", ge=0)
     ] = 1
     bn_mode: Annotated[
         Literal["train", "eval"], Option("Mode of BatchNorm when gradients are taken.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.api.errors import UsageError
-from harness.api.knowledge import ReleaseKind
+from harness.api.knowledge import OF_BATCHES, ReleaseKind
 
 if TYPE_CHECKING:
     from harness.asking.plan import Cell
@@ -40,7 +40,7 @@ def check_demand(cell: Cell) -> None:
     _check_bytes(every, "private, public and test images", "the largest of their sizes")
     if request.only != "privacy":
         _check_days(request.repeats, f"{request.repeats} trainings of a second each", "repeats")
-    if cell.kind is ReleaseKind.GRADIENTS:
+    if cell.kind in OF_BATCHES:
         what = (
             f"{request.victim_epochs} epochs over {sizes.private} images at {A_SECOND:,} a second"
         )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness.api.errors import UsageError
-from harness.api.knowledge import CARRIED, Channel, ReleaseKind, ThreatModel
+from harness.api.knowledge import CARRIED, OF_BATCHES, Channel, ReleaseKind, ThreatModel
 from harness.api.plugins import Config
 from harness.api.precision import Precision
 from harness.api.specs import AttackSpec, MetricSpec, Preparation, Spec, Stage
@@ -123,8 +123,8 @@ class Cell:
     def trained_kind(self) -> ReleaseKind:
         """The release whose victim's accuracy counts.
 
-        Gradients are taken of a model that is hardly trained, so it is that of a model trained to
-        the end on the same stack's encodings.
+        Gradients and updates are of a model that is hardly trained, so it is that of a model
+        trained to the end on the same stack's encodings.
         """
         return ReleaseKind.FEATURES if self.kind is ReleaseKind.FEATURES else ReleaseKind.ENCODINGS
 
@@ -141,20 +141,38 @@ class Cell:
         return self.learns and encoded and self.request.only == "utility"
 
     @property
-    def protocol(self) -> dict[str, int | str]:
+    def together(self) -> int | None:
+        """Images that one piece of the release is of, where it comes in such pieces."""
+        return self.request.together if self.kind in OF_BATCHES else None
+
+    @property
+    def protocol(self) -> dict[str, int | float | str]:
         """How the release is made, as far as an attacker is told."""
         request = self.request
         encoded = self.encoding is not None or self.kind is ReleaseKind.ENCODINGS
         rounds = request.rounds if encoded else 1
-        known: dict[str, int | str] = {"rounds": rounds, "space": request.space}
-        if self.kind is not ReleaseKind.GRADIENTS:
+        known: dict[str, int | float | str] = {"rounds": rounds, "space": request.space}
+        if self.kind not in OF_BATCHES:
             return known
         return {
             **known,
+            **(self.local or {}),
             "batch_size": request.batch_size,
             "victim_epochs": request.victim_epochs,
             "bn_mode": request.bn_mode,
             "guards": "+".join(defense.written for defense in self.late),
+        }
+
+    @property
+    def local(self) -> dict[str, int | float] | None:
+        """How a party trains before it sends an update; None where none leaves."""
+        request = self.request
+        if self.kind is not ReleaseKind.UPDATES:
+            return None
+        return {
+            "local_steps": request.local_steps,
+            "local_lr": request.local_lr,
+            "local_images": request.together,
         }
 
     def precision(self, *specs: Spec) -> Precision:
@@ -436,7 +454,7 @@ def _kinds(cell: Cell) -> tuple[ReleaseKind, ...]:
     Encodings leave before anything is trained: defenses of training and of gradients do not
     touch them. A gradient defense guards gradients first, though features feel it too. Of
     held-out images there are features alone, and only encodings are images to judge at; several
-    parties train nothing together.
+    parties train nothing together. Updates leave where they are asked for.
     """
     if cell.held_out:
         return (ReleaseKind.FEATURES,)

@@ -39,6 +39,8 @@ TERM = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*(?:\[(?P<options>[^\[\]]*)\])?
 
 OF_PARTIES = ("parties", "partition", "party")
 """Options that a request of one owner does not name."""
+OF_UPDATES = ("local_steps", "local_lr", "local_images")
+"""Options that only a request of updates names."""
 FEWEST = 2
 """Images of a party, at least: one alone has no partner to be mixed with."""
 FOLLOWING = ("missing", "too_short")
@@ -82,6 +84,7 @@ class Request(Options, BaseModel):
                 f"batch_size={self.batch_size} is more than the private images there are "
                 f"({self.sizes.private}); lower batch_size or raise private_size"
             )
+        self._check_local()
         if self.parties > 1 and FEWEST * self.parties > self.sizes.private:
             raise ValueError(
                 f"parties={self.parties} need {FEWEST} images each at least, and there are "
@@ -96,13 +99,41 @@ class Request(Options, BaseModel):
             raise ValueError(f"party={self.party} is none of {self.parties}, counted from 0")
         return self
 
+    def _check_local(self) -> None:
+        """ValueError where a party could not train as asked."""
+        asked = [n for n in OF_UPDATES if getattr(self, n) != getattr(Options, n)]
+        if self.release != "updates":
+            if asked:
+                raise ValueError(
+                    f"{asked[0]} is of parties that train locally and send updates; ask for "
+                    "release=updates"
+                )
+            return
+        images, size = self.together, self.batch_size
+        if images % size or images > self.local_steps * size:
+            raise ValueError(
+                f"local_images={images} is no whole number of batches of {size} that "
+                f"{self.local_steps} steps get through; raise local_steps or change local_images"
+            )
+        if images > self.sizes.private:
+            raise ValueError(
+                f"local_images={images} is more than the private images there are "
+                f"({self.sizes.private}); lower local_images or raise private_size"
+            )
+
     @model_serializer(mode="wrap")
     def _as_asked(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A single owner goes without saying: what is asked of one has the name it always had."""
+        """What goes without saying is not said: old requests keep their names."""
         values: dict[str, Any] = handler(self)
-        if self.parties > 1:
-            return values
-        return {k: v for k, v in values.items() if k not in OF_PARTIES}
+        unsaid = (() if self.parties > 1 else OF_PARTIES) + (
+            () if self.release == "updates" else OF_UPDATES
+        )
+        return {k: v for k, v in values.items() if k not in unsaid}
+
+    @property
+    def together(self) -> int:
+        """Images that one released gradient, or one party's update, is of."""
+        return self.local_images or self.batch_size
 
     @property
     def sizes(self) -> Sizes:

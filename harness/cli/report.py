@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.api.knowledge import OF_BATCHES, ReleaseKind
 from harness.api.release import GUARANTEE
 from harness.scoring.flags import FORETOLD, HAD
 from harness.scoring.summary import MetricScore
@@ -120,13 +121,16 @@ def _heading(record: RunRecord) -> str:
 
 
 def _taken(record: RunRecord) -> str:
-    """Of gradients: of how many images each is, and of what model."""
-    if record.release_kind != "gradients":
+    """Of gradients and updates: of how many images each is, and of what model."""
+    kind, asked = record.release_kind, record.request
+    if kind not in OF_BATCHES:
         return ""
-    asked = record.request
-    images = "single images" if asked.batch_size == 1 else f"batches of {asked.batch_size}"
+    images = "single images" if asked.together == 1 else f"batches of {asked.together}"
+    if kind == ReleaseKind.UPDATES:
+        steps = "1 step" if asked.local_steps == 1 else f"{asked.local_steps} steps"
+        images = f"{steps} of SGD at {asked.local_lr:g} on {images}"
     epochs = "1 epoch" if asked.victim_epochs == 1 else f"{asked.victim_epochs} epochs"
-    return f", gradients of {images} after {epochs}, BatchNorm in {asked.bn_mode} mode"
+    return f", {kind} of {images} after {epochs}, BatchNorm in {asked.bn_mode} mode"
 
 
 def _term(name: str, config: dict[str, object], resolved: dict[str, float | int | str]) -> str:

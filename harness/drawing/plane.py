@@ -32,6 +32,7 @@ ASKED = (
     *("attack", "public", "victim", "preset", "repeats", "rounds"),
     *("private_size", "public_size", "test_size", "targets", "targets_from", "judge_at"),
     *("batch_size", "victim_epochs", "bn_mode", "seed"),
+    *("local_steps", "local_lr", "local_images"),
 )
 """What a request may ask for that changes what is measured, beside the defense."""
 CROWDED = 0.3

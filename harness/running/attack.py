@@ -41,6 +41,7 @@ PREFIXED = {
     Channel.MODEL,
     Channel.BN_STATISTICS,
     Channel.STATISTICS,
+    Channel.UPDATES,
 }
 
 

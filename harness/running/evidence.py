@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from harness.api import CellFailed, Reconstruction, Release, ReleaseKind, Samples, Scale
+from harness.api.knowledge import OF_BATCHES
 from harness.rng import KeyedStream
 from harness.running.attack import MASKS, true_places
 from harness.running.samples import CHUNK, JudgedSplits
@@ -85,10 +86,10 @@ class Evidence:
         return torch.where(flipped, -signs, signs).view(encodings.shape)
 
     def claimed(self, found: Reconstruction) -> dict[str, Finding]:
-        """Everything an attack claims of encodings, or of batches of gradients."""
+        """Everything an attack claims of encodings, or of batches of gradients or updates."""
         if not found.claims or self.release.kind is ReleaseKind.FEATURES:
             return {}
-        if self.release.kind is ReleaseKind.GRADIENTS:
+        if self.release.kind in OF_BATCHES:
             return batch_findings(found.claims, self._batches)
         if self.release.kind is ReleaseKind.STATISTICS:
             told = {name: found.claims[name] for name in OF_CLASSES & found.claims.keys()}
@@ -122,7 +123,7 @@ class Evidence:
 
     @property
     def _batches(self) -> BatchFacts:
-        """The truth about what gradients were taken of."""
+        """The truth about what gradients or updates are of."""
         secrets, splits = self.release.secrets, self.splits
         labels, inputs = secrets["batch_labels"], secrets["batch_inputs"]
         alike = tuple(inputs.shape[2:]) == splits.shape

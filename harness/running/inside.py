@@ -1,10 +1,11 @@
-"""The owner's own training, and what leaves it: features or gradients."""
+"""The owner's own training, and what leaves it: features, gradients or updates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -92,11 +93,30 @@ def features_of(inside: Inside, private: Samples, asked: Samples) -> Release:
 
 def gradients_of(inside: Inside, private: Samples, protocol: ReleaseProtocol) -> Release:
     """Protected gradients of the first batches, and the model they were taken at."""
+    return _of_batches(ReleaseKind.GRADIENTS, _batch_gradients, inside, private, protocol)
+
+
+def updates_of(inside: Inside, private: Samples, protocol: ReleaseProtocol) -> Release:
+    """By how much each party's local training moved the weights, and the model it began with.
+
+    Of parameters alone: running statistics of BatchNorm stay with the party.
+    """
+    return _of_batches(ReleaseKind.UPDATES, _local_updates, inside, private, protocol)
+
+
+def _of_batches(
+    kind: ReleaseKind,
+    made: Callable[[Inside, Tensors, ReleaseProtocol], tuple[Tensors, Tensors]],
+    inside: Inside,
+    private: Samples,
+    protocol: ReleaseProtocol,
+) -> Release:
+    """What is `made` of the first batches at a young model, which leaves as well."""
     rows = _first_rows(inside.rounds, protocol)
     inside.train(protocol.victim_epochs)
     weights = prefixed("model.", state(inside.model))
     facts = inside.facts(private)
-    gradients, statistics = _batch_gradients(inside, rows, protocol)
+    leaving, statistics = made(inside, rows, protocol)
     secrets = {
         "batch_labels": rows["labels"],
         "batch_inputs": rows["images"],
@@ -104,8 +124,8 @@ def gradients_of(inside: Inside, private: Samples, protocol: ReleaseProtocol) ->
         **statistics,
     }
     return Release(
-        ReleaseKind.GRADIENTS,
-        prefixed("gradients.", gradients) | weights,
+        kind,
+        prefixed(f"{kind}.", leaving) | weights,
         secrets,
         inside.rounds.resolved,
         facts
@@ -137,37 +157,90 @@ def _first_rows(rounds: Held, protocol: ReleaseProtocol) -> Tensors:
     first rows would be gradients of others.
     """
     turns, available = rounds.images.shape[:2]
-    wanted = protocol.batches * protocol.batch_size
+    size = protocol.together
+    wanted = protocol.batches * size
     if wanted > available:
         raise UsageError(
-            f"{protocol.batches} batches of {protocol.batch_size} need {wanted} images, "
+            f"{protocol.batches} batches of {size} need {wanted} images, "
             f"and there are {available}: ask for smaller batches, or more private images"
         )
     named = {"images": rounds.images, "labels": rounds.labels, **rounds.secrets}
     primary = rounds.secrets["sources"][..., 0]
     chosen = (primary >= wanted).int().argsort(dim=1, stable=True)[:, :wanted]
     turn = torch.arange(turns).unsqueeze(1)
-    shape = (turns * protocol.batches, protocol.batch_size)
+    shape = (turns * protocol.batches, size)
     return {name: rows[turn, chosen].view(*shape, *rows.shape[2:]) for name, rows in named.items()}
 
 
 def _batch_gradients(
     inside: Inside, rows: Tensors, protocol: ReleaseProtocol
 ) -> tuple[Tensors, Tensors]:
-    """By parameter: the protected gradient of each batch's loss; and each BatchNorm's view of it.
+    """By parameter: the protected gradient of each batch's loss; and what each BatchNorm saw."""
+    gradients = _room(inside.model, len(rows["images"]))
+    with batch_statistics(inside.model) as seen, _protected(inside, protocol) as protected:
+        for i, batch in enumerate(zip(rows["images"], rows["labels"], strict=True)):
+            for name, gradient in protected(*batch, batch=i).items():
+                gradients[name][i] = gradient
+    return gradients, {name: torch.stack(values) for name, values in seen.items()}
 
-    The loss is that of training: soft-label cross entropy with the stack's penalties.
+
+def _local_updates(
+    inside: Inside, rows: Tensors, protocol: ReleaseProtocol
+) -> tuple[Tensors, Tensors]:
+    """By parameter: each party's weights after its steps of plain SGD minus those it was sent.
+
+    FedAvg's local update (McMahan et al. 2017, arXiv:1602.05629, algorithm 1), whose every step is
+    by a protected gradient. In the weights' own precision, so that the difference has the rounding
+    that it has where a party sends its weights.
+    """
+    model = inside.model
+    sent = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    updates = _room(model, len(rows["images"]))
+    with _protected(inside, protocol) as protected:
+        for i, (images, labels) in enumerate(zip(rows["images"], rows["labels"], strict=True)):
+            model.load_state_dict(sent)
+            for step, chosen in enumerate(_local_batches(inside.owner.stream(party=i), protocol)):
+                gradients = protected(images[chosen], labels[chosen], batch=i, step=step)
+                _descend(model, gradients, protocol.local_lr)
+            for name, parameter in model.named_parameters():
+                updates[name][i] = parameter.detach() - sent[name]
+    return updates, {}
+
+
+def _descend(model: nn.Module, gradients: Mapping[str, Tensor], lr: float) -> None:
+    """One step of plain SGD, in place."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.sub_(gradients[name], alpha=lr)
+
+
+def _local_batches(stream: Stream, protocol: ReleaseProtocol) -> Iterator[Tensor]:
+    """Which of its images a party takes each step on: all of them in turn, reshuffled by epoch."""
+    orders = (
+        stream.stream(what="local order", epoch=epoch).permutation(protocol.together)
+        for epoch in count()
+    )
+    batches = chain.from_iterable(torch.split(order, protocol.batch_size) for order in orders)
+    return islice(batches, protocol.local_steps)
+
+
+def _room(model: nn.Module, batches: int) -> Tensors:
+    """[batches, *shape] for each parameter."""
+    return {name: torch.empty((batches, *p.shape)) for name, p in model.named_parameters()}
+
+
+@contextmanager
+def _protected(inside: Inside, protocol: ReleaseProtocol) -> Iterator[Callable[..., Tensors]]:
+    """What makes the protected gradient of one batch of images and labels, at the model as it is.
+
+    The loss is that of training: soft-label cross entropy with the stack's penalties. Whatever
+    further is named says which noise it gets.
     """
     model, stack, device = inside.model, inside.stack, inside.device
     model.train(protocol.bn_mode == "train")
     names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients = {
-        name: torch.empty((len(rows["images"]), *p.shape))
-        for name, p in zip(names, parameters, strict=True)
-    }
     with (
         seeded(inside.owner.stream(what="gradients"), device),
-        batch_statistics(model) as seen,
         objective(model, model, inside.recipe.cut, stack) as loss_of,
     ):
 
@@ -175,16 +248,14 @@ def _batch_gradients(
             taken = torch.autograd.grad(loss_of(images, labels), parameters)
             return dict(zip(names, taken, strict=True))
 
-        for i in range(len(rows["images"])):
-            batch = rows["images"][i].to(device), rows["labels"][i].to(device)
+        def protected(images: Tensor, labels: Tensor, **axes: int) -> Tensors:
+            noise = inside.owner.stream(what="noise", **axes)
             with _more_than_one_value():
-                taken = _taken(
-                    gradient_of, batch, stack, inside.owner.stream(what="noise", batch=i)
-                )
-            streams = gradient_streams(stack, inside.owner, batch=i)
-            for name, gradient in protect(taken, stack, streams).items():
-                gradients[name][i] = gradient
-    return gradients, {name: torch.stack(values) for name, values in seen.items()}
+                batch = images.to(device), labels.to(device)
+                taken = _taken(gradient_of, batch, stack, noise)
+            return dict(protect(taken, stack, gradient_streams(stack, inside.owner, **axes)))
+
+        yield protected
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import CellFailed
-from harness.api.knowledge import ReleaseKind
+from harness.api.knowledge import OF_BATCHES
 from harness.api.plugins import Metric, Scene
 from harness.api.specs import MetricSpec
 from harness.rng import public_stream, secret_stream
@@ -357,8 +357,8 @@ def _or_none(values: Mapping[str, Any] | None) -> Identification | None:
 
 
 def groups_of(run: Run) -> Tensor | None:
-    """[batches, b]: the primary private images of each released gradient."""
-    if run.cell.kind is not ReleaseKind.GRADIENTS:
+    """[batches, b]: the primary private images of each released gradient or update."""
+    if run.cell.kind not in OF_BATCHES:
         return None
     return run.release.secrets["sources"][..., 0]
 

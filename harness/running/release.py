@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from harness.api.data import Samples, Splits
 from harness.api.errors import CellFailed, PluginError
-from harness.api.knowledge import ReleaseKind
+from harness.api.knowledge import OF_BATCHES, ReleaseKind
 from harness.api.plugins import (
     EncodingDefense,
     GradientDefense,
@@ -71,9 +71,9 @@ class ReleaseStage(Stage[Release]):
 
     @property
     def inputs(self) -> tuple[Output[Any], ...]:
-        """The rounds; of gradients and held-out images also which of them are judged."""
+        """The rounds; of gradients, updates and held-out images also which of them are judged."""
         held_out = self.kind is ReleaseKind.FEATURES and self.cell.held_out
-        chosen = held_out or self.kind is ReleaseKind.GRADIENTS
+        chosen = held_out or self.kind in OF_BATCHES
         made = (Space.of(self.cell), self._rounds)
         return (*made, Truth.of(self.cell)) if chosen else made
 
@@ -84,14 +84,16 @@ class ReleaseStage(Stage[Release]):
     def facts(self) -> dict[str, Any]:
         """Defenses, rounds and seeds; the victim and the machine where it is trained inside."""
         cell, request = self.cell, self.cell.request
-        trained = self.kind in (ReleaseKind.FEATURES, ReleaseKind.GRADIENTS)
+        trained = self.kind is ReleaseKind.FEATURES or self.kind in OF_BATCHES
         late = [request.batch_size, request.victim_epochs, request.bn_mode]
+        local = {"local": cell.local} if self.kind is ReleaseKind.UPDATES else {}
         return {
             "defenses": [plugin_identity(d) for d in self.defenses],
             "kind": self.kind,
             "space": space_identity(cell),
             "victim": plugin_identity(cell.victim) if trained else None,
-            "protocol": late if self.kind is ReleaseKind.GRADIENTS else None,
+            "protocol": late if self.kind in OF_BATCHES else None,
+            **local,
             "draw": self.draw,
             "seed": request.seed,
             "owner": cell.owner,
@@ -108,6 +110,9 @@ class ReleaseStage(Stage[Release]):
             batches=judged.batches if judged else 1,
             victim_epochs=request.victim_epochs,
             bn_mode=request.bn_mode,
+            local_steps=request.local_steps,
+            local_lr=request.local_lr,
+            local_images=request.local_images,
         )
         victim = victim_under(run, self.defenses)
         held_out = judged.splits.private if judged and self.cell.held_out else None
@@ -147,12 +152,22 @@ class ReleaseProtocol:
 
     Gradients: `batches` of `batch_size` from each round, of the model as it was after
     `victim_epochs` of its training (0: at initialisation), BatchNorm in the mode `bn_mode`.
+    Updates: of `batches` parties, which from there take `local_steps` steps of SGD at the rate
+    `local_lr`, each on `batch_size` of their `local_images` images (None: they have one batch).
     """
 
     batch_size: int = 1
     batches: int = 8
     victim_epochs: int = 1
     bn_mode: Literal["train", "eval"] = "train"
+    local_steps: int = 1
+    local_lr: float = 0.01
+    local_images: int | None = None
+
+    @property
+    def together(self) -> int:
+        """Images that one gradient or update is of."""
+        return self.local_images or self.batch_size
 
 
 def release(
@@ -174,7 +189,8 @@ def release(
 
     For features the owner trains its model inside, in full; it stays among the secrets as
     `owner_model.*`, from which `train` brings it back. They are features of the private images,
-    or of those `held_out`, which nothing was trained on. For gradients training stops early.
+    or of those `held_out`, which nothing was trained on. For gradients
+    and updates training stops early.
     """
     if kind is ReleaseKind.ENCODINGS:
         return encodings_of(source)
@@ -182,7 +198,7 @@ def release(
         assert stack.statistics
         return statistics_of(splits, *stack.statistics, owner)
     from harness.running.encoding import plain_round
-    from harness.running.inside import Inside, features_of, gradients_of
+    from harness.running.inside import Inside, features_of, gradients_of, updates_of
     from harness.running.training import fresh
 
     classes = len(splits.classes)
@@ -195,7 +211,8 @@ def release(
     if kind is ReleaseKind.FEATURES:
         asked = private if held_out is None else standardised(held_out, splits.scale)
         return features_of(inside, private, asked)
-    return gradients_of(inside, private, protocol)
+    leaving = updates_of if kind is ReleaseKind.UPDATES else gradients_of
+    return leaving(inside, private, protocol)
 
 
 def encodings_of(source: Source) -> Release:

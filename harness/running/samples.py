@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Samples, SamplesOnDemand, Scale, Splits
 from harness.api.errors import CellFailed, UsageError
-from harness.api.knowledge import ReleaseKind
 from harness.running.load import LoadStage, adapted
 from harness.running.stage import Output, plugin_boundary
 from harness.store.provenance import (
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 HELD_OUT = 100
 """Held-out images that are judged where the user names no number: as many as MixCon inverts."""
 OF_GRADIENTS = 16
-"""Images judged of gradients, where the user names no number: each costs a model's size."""
+"""Images judged of gradients and updates, where the user names no number: each costs a model's
+size."""
 CHUNK = 4096
 """Samples that are standardised at a time."""
 HELD, FLOAT32 = 1 << 30, 4
@@ -203,9 +203,10 @@ def standardised(samples: Samples, scale: Scale) -> Samples:
 
 @dataclass(frozen=True)
 class JudgedSplits:
-    """`splits` whose first `targets` private images are judged; `batches` of them for gradients.
+    """`splits` whose first `targets` private images are judged; `batches` of them in pieces.
 
-    Held-out images stand as `private`, and `test` has none of them.
+    A piece is a released gradient, or a party's update. Held-out images stand as `private`, and
+    `test` has none of them.
     """
 
     splits: Splits
@@ -228,25 +229,24 @@ class Truth(Output[JudgedSplits]):
     def facts(self) -> dict[str, Any]:
         """Which images are judged, how many, and at what resolution if it is not their own."""
         request = self.cell.request
-        gradients = self.cell.kind is ReleaseKind.GRADIENTS
-        batch = request.batch_size if gradients else None
+        batch = self.cell.together
         at = {"judge_at": request.judge_at} if self.cell.judged_at_release else {}
         return {"targets": [request.targets_from, request.targets, batch], **at}
 
     def obtain(self, run: Run) -> JudgedSplits:
-        """Of gradients, no more than full batches hold."""
+        """Of gradients and updates, no more than full batches hold."""
         splits, request = run.splits, self.cell.request
         if self.cell.judged_at_release:
             splits = enlarged(splits, tuple(run.release.tensors["encodings"].shape[2:]))
-        gradients = self.cell.kind is ReleaseKind.GRADIENTS
-        default = OF_GRADIENTS if gradients else len(splits.private)
+        together = self.cell.together
+        default = OF_GRADIENTS if together else len(splits.private)
         wanted = min(request.targets or default, len(splits.private))
-        size = request.batch_size
+        size = together or request.batch_size
         batches = max(1, min(-(-wanted // size), len(splits.private) // size))
         if self.cell.held_out:
             judged = held_out(splits, request.targets)
             return JudgedSplits(judged, len(judged.private), batches)
-        return JudgedSplits(splits, min(wanted, batches * size) if gradients else wanted, batches)
+        return JudgedSplits(splits, min(wanted, batches * size) if together else wanted, batches)
 
 
 def enlarged(splits: Splits, shape: tuple[int, ...]) -> Splits:

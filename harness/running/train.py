@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Samples, Splits
 from harness.api.errors import CellFailed
-from harness.api.knowledge import ReleaseKind
+from harness.api.knowledge import OF_BATCHES, ReleaseKind
 from harness.api.plugins import Progress, Recipe, Victim, silent
 from harness.api.precision import Precision
 from harness.api.release import Release
@@ -200,7 +200,7 @@ def train(
     Encodings: trained here, from the released bytes alone, with the stack's training and
     gradient defenses; epoch e reads round e mod T. Features: the owner trained it while making
     the release, and it comes back from the secrets. Gradients are of a model that was stopped
-    early: for the accuracy of their stack, train on its encodings.
+    early, as updates are: for the accuracy of their stack, train on its encodings.
     """
     from harness.running.training import fit, fresh
     from harness.sandbox.rebuilding import restore
@@ -208,8 +208,8 @@ def train(
     if release.kind is ReleaseKind.FEATURES:
         owned = below(OWNER_MODEL, release.secrets)
         return restore(victim, input_shape(release), classes, owned).to(device)
-    if release.kind is ReleaseKind.GRADIENTS:
-        raise CellFailed("gradients hold no trained victim; train on the stack's encodings")
+    if release.kind in OF_BATCHES:
+        raise CellFailed(f"{release.kind} hold no trained victim; train on the stack's encodings")
     images, labels = release.tensors["encodings"], release.tensors["labels"]
     shape = tuple(images.shape[2:])
     model = fresh(victim, shape, classes, stream, device=device)
@@ -309,13 +309,13 @@ def with_statistics_of(model: nn.Sequential, images: Tensor, device: torch.devic
 def trained(run: Run) -> tuple[Utility, Mapping[str, float]]:
     """The victim's accuracy beside that of the same victim on unprotected images.
 
-    Measured are its first training, and a young victim's gradients.
+    Measured are its first training, and a young victim's gradients or updates.
     """
     own = [run(stage) for stage in TrainStage.own(run.cell)]
     plain = [run(stage) for stage in TrainStage.unprotected(run.cell)]
     run.timing.update(_seconds(own, plain))
     measures = dict(own[0].measures)
-    if run.cell.kind is ReleaseKind.GRADIENTS:
+    if run.cell.kind in OF_BATCHES:
         young = measured(run.release)
         measures |= {f"release.{name}": value for name, value in young.items()}
     return summed_up([t.right for t in own], [t.right for t in plain]), measures

@@ -81,7 +81,7 @@ class Frame(BaseModel):
     encoder: Named | None = None
     sums: Named | None = None
     victim: Named | None = None
-    protocol: dict[str, int | str] = {}
+    protocol: dict[str, int | float | str] = {}
     key: str
     device: str
     seconds: float
@@ -159,7 +159,7 @@ def _read(channel: Channel, tensors: dict[str, Tensor], frame: Frame) -> Any:
     """
     if channel is Channel.PUBLIC:
         return Samples(tensors["images"], tensors["labels"]).standardised(frame.scale)
-    if channel in (Channel.GRADIENTS, Channel.BN_STATISTICS):
+    if channel in (Channel.GRADIENTS, Channel.UPDATES, Channel.BN_STATISTICS):
         return tensors
     if channel is Channel.STATISTICS:
         assert frame.sums is not None

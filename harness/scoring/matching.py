@@ -67,9 +67,9 @@ def match(
     """Give each private image (`truth` [n, c, h, w] in [0,1]) at most one reconstruction.
 
     `sources` [rounds·n] is the primary private image of each encoding, for `rows`; `groups`
-    [batches, b] those of each released gradient, for `batches`. Where the truth is consulted,
-    images are compared in the `domain`, and placed as they are. Raises CellFailed, naming the
-    attack, where what it returned cannot be judged.
+    [batches, b] those of each released gradient or update, for `batches`. Where the truth is
+    consulted, images are compared in the `domain`, and placed as they are. Raises CellFailed,
+    naming the attack, where what it returned cannot be judged.
     """
     who = f"attack '{attack}'" if attack else "the attack"
     try:
@@ -93,7 +93,7 @@ def _within(
     """Matched one to one within each batch; where batches hold one image, that is a name."""
     batches = reconstruction.batches
     if groups is None or batches is None:
-        raise ValueError("`batches`, but this release has no gradients to count")
+        raise ValueError("`batches`, but this release has no gradients or updates to count")
     if reconstruction.targets is not None or reconstruction.rows is not None:
         raise ValueError("`batches` beside `targets` or `rows`; one of them says what is meant")
     batches = _indices("batches", batches, len(images), len(groups))

@@ -132,7 +132,9 @@ def _released(record: RunRecord) -> Any:
     request, kind = record.request, record.release_kind
     trained: list[Any] = []
     if kind != ReleaseKind.ENCODINGS:
-        late = [request.batch_size, request.victim_epochs, request.bn_mode]
+        late: list[Any] = [request.batch_size, request.victim_epochs, request.bn_mode]
+        if kind == ReleaseKind.UPDATES:
+            late += [request.local_steps, request.local_lr, request.together]
         judged = [request.targets_from, record.splits.get("targets")]
         trained = [_plugin(record.victim), *_hardware(record), late, judged]
     defenses = [_plugin(used) for used in record.defense]

@@ -46,7 +46,7 @@ from harness.testing.workbench import Serve, Workbench, asked, serve, workbench
 
 TAKEN_OVER = {
     *("victim", "release", "rounds", "threat_model", "targets_from", "judge_at"),
-    *("batch_size", "bn_mode", "victim_epochs"),
+    *("batch_size", "bn_mode", "victim_epochs", "local_steps", "local_lr", "local_images"),
 }
 """Options that the kit's cell takes over from an attack's first control."""
 ROUNDS = 8

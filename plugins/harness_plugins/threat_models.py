@@ -18,7 +18,14 @@ _RELEASED = frozenset(
 )
 _MIXTURE = frozenset({Channel.WEIGHTS, Channel.SOURCES})
 _FEDERATED = frozenset(
-    {Channel.GRADIENTS, Channel.MODEL, Channel.PUBLIC, Channel.N_PRIVATE, Channel.ENCODER}
+    {
+        Channel.GRADIENTS,
+        Channel.UPDATES,
+        Channel.MODEL,
+        Channel.PUBLIC,
+        Channel.N_PRIVATE,
+        Channel.ENCODER,
+    }
 )
 _BATCH = frozenset({Channel.BATCH_LABELS, Channel.BN_STATISTICS})
 _INFORMED = _RELEASED | _MIXTURE | _FEDERATED | _BATCH
@@ -56,7 +63,8 @@ def harness_threat_models() -> list[ThreatModel]:
         ),
         ThreatModel(
             name="fl-realistic",
-            summary="a federated server: gradients, the model, and the mixture of each batch; "
+            summary="a federated server: gradients or updates, the model, and the mixture of each "
+            "batch; "
             "neither labels nor BatchNorm statistics",
             grants=_FEDERATED | _MIXTURE,
         ),

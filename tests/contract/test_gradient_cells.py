@@ -108,3 +108,52 @@ def test_a_cut_that_the_victim_has_not_is_refused_though_nothing_cuts_there(root
 def test_one_image_has_no_statistics_behind_a_dense_layer(root):
     with pytest.raises(UsageError, match="--batch-size 2 or --bn-mode eval"):
         evaluate(cache=root, **{**CELL, "defense": "none", "victim": "paper-head"})
+
+
+# ---------------------------------------------------------------- updates
+
+
+UPDATES = {"release": "updates", "defense": "none", "threat_model": "fl-realistic"}
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_a_server_reads_images_off_what_a_party_sends(root, steps):
+    record = record_of(root, **UPDATES, local_steps=steps, local_lr=0.1)
+    assert record.release_kind == "updates"
+    assert set(record.channels_used) >= {"updates", "model"}
+    assert "batch_labels" not in record.channels_used
+    assert record.privacy["snr_db"].gain_ci[0] > 2
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_a_dense_first_layer_tells_single_images_after_several_steps_too(root, steps):
+    dense = {**UPDATES, "victim": "mlp", "attack": "firstlayer"}
+    assert record_of(root, **dense, local_steps=steps).privacy["snr_db"].mean > 60
+
+
+def test_a_planted_layer_tells_the_images_of_a_party_apart(root):
+    planted = {**UPDATES, "victim": "planted[width=4]", "attack": "firstlayer", "victim_epochs": 0}
+    several = {"local_steps": 6, "batch_size": 2, "local_images": 4, "targets": 8}
+    record = record_of(root, **planted, **several)
+    assert record.privacy["snr_db"].n == 8
+    assert record.privacy["snr_db"].mean > 60
+
+
+def test_gradient_defenses_act_on_local_steps(root):
+    dense = {**UPDATES, "victim": "mlp", "attack": "firstlayer", "local_steps": 3}
+    noisy = record_of(root, **{**dense, "defense": "gradnoise[scale=0.01]"})
+    assert noisy.privacy["snr_db"].mean < 30
+
+
+@pytest.mark.skipif(find_spec("opacus") is None, reason="dpsgd needs the extra dp")
+def test_dpsgd_clips_and_noises_every_local_step(root):
+    dense = {**UPDATES, "victim": "mlp", "attack": "firstlayer", "local_steps": 3}
+    private = record_of(root, **{**dense, "defense": "dpsgd[noise_multiplier=1]"})
+    assert private.privacy["snr_db"].mean < 10
+
+
+def test_several_encodings_of_an_image_leave_in_several_updates(root):
+    mixed = {**UPDATES, "defense": "mixup[k=2]", "attack": "gradmatch[steps=10]", "rounds": 2}
+    record = record_of(root, **mixed, local_steps=2, private_size=4)
+    assert record.privacy["snr_db"].n == 4
+    assert "input_snr_db" in record.findings

@@ -73,7 +73,7 @@ def test_a_batch_of_one_names_its_image():
     [
         (3, [0, 0, 0], GROUPS, "3 images of one batch; batches hold 2"),
         (2, [0, 2], GROUPS, "`batches` from 0 to 2; they count from 0 to 1"),
-        (2, [0, 1], None, "no gradients to count"),
+        (2, [0, 1], None, "no gradients or updates to count"),
     ],
 )
 def test_batches_that_cannot_be_are_refused(images, batches, groups, message):

@@ -1,6 +1,7 @@
 """Gradient matching: its pieces against autograd and formulas, and the attack on real images."""
 
 from collections import OrderedDict
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import pytest
@@ -21,13 +22,14 @@ from harness_plugins.attacks.gradmatch.angles import AngleByLayer
 from harness_plugins.attacks.gradmatch.attack import GradientMatching
 from harness_plugins.attacks.gradmatch.decoding import Decoder
 from harness_plugins.attacks.gradmatch.distances import FormedDistance, Observed
-from harness_plugins.attacks.gradmatch.gradients import BatchedGradients
+from harness_plugins.attacks.gradmatch.gradients import BatchedGradients, SimulatedUpdates
 from harness_plugins.attacks.gradmatch.inputs import expected
 from harness_plugins.attacks.gradmatch.objective import total_variation
 from harness_plugins.defenses.instahide import InstaHideConfig
 from harness_plugins.defenses.instahide.encode import InstaHide
 from harness_plugins.defenses.mixup import MixupConfig
 from harness_plugins.defenses.mixup.encode import Mixup
+from harness_plugins.local_training import LocalTraining
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.victims.resnet18 import ResNet18Config
 from harness_plugins.victims.resnet18.network import ResNet18
@@ -107,6 +109,90 @@ def test_moments_are_those_of_what_enters_each_batchnorm():
     entering = model.conv1(inputs[1])
     torch.testing.assert_close(mean[1], entering.mean((0, 2, 3)))
     torch.testing.assert_close(var[1], entering.var((0, 2, 3), correction=0))
+
+
+# ---------------------------------------------------------------- updates
+
+
+def trained_locally(model, inputs, soft, local):
+    """Updates by torch's SGD: {name: [parties, *shape]} of [parties, images, ...]."""
+    found = []
+    for x, y in zip(inputs, soft, strict=True):
+        party = deepcopy(model)
+        sgd = torch.optim.SGD(party.parameters(), lr=local.lr)
+        for rows in local.batches():
+            sgd.zero_grad()
+            cross_entropy(party(x[rows]), y[rows]).backward()
+            sgd.step()
+        moved = zip(party.named_parameters(), model.parameters(), strict=True)
+        found.append({name: (new - old).detach() for (name, new), old in moved})
+    return {name: torch.stack([each[name] for each in found]) for name in found[0]}
+
+
+def updates_of(local, parties=4, *, model=None):
+    """A view of the updates of parties that train on the first clothes, in evaluation mode."""
+    view, private = released(local.images, parties, model=model)
+    inputs = private.images.view(parties, local.images, 1, 14, 14)
+    updates = trained_locally(view.model.eval(), inputs, view.batch_labels, local)
+    view.channels[Channel.UPDATES] = updates
+    del view.channels[Channel.GRADIENTS]
+    granted = (view.granted - {Channel.GRADIENTS}) | {Channel.UPDATES}
+    told = {"local_steps": local.steps, "local_lr": local.lr, "local_images": local.images}
+    view.protocol.update(batch_size=local.batch_size, **told)
+    return replace(view, granted=granted), private
+
+
+LOCAL = {
+    "one step": LocalTraining(1, 0.1, 3, 3),
+    "one batch": LocalTraining(5, 0.1, 3, 3),
+    "batches": LocalTraining(5, 0.1, 1, 3),
+}
+
+
+@pytest.mark.parametrize("parties", [1, 3])
+@pytest.mark.parametrize("local", LOCAL.values(), ids=LOCAL)
+def test_simulated_updates_are_those_of_torchs_sgd(local, parties):
+    model = small(norm=True).eval()
+    private = images(3 * parties)
+    inputs = private.images.view(parties, 3, 1, 14, 14)
+    soft = one_hot(private.labels, 10).float().view(parties, 3, 10)
+    wanted = local.mean_gradients(trained_locally(model, inputs, soft, local))
+    taken = SimulatedUpdates(model, local, train=False)(inputs, soft)
+    for name, gradient in taken.gradients.items():
+        torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-5)
+    assert {each.shape for each in taken.moments["norm"]} == {(parties, 8)}
+
+
+def test_simulated_steps_are_differentiated_through():
+    local = LocalTraining(3, 0.1, 1, 2)
+    simulated = SimulatedUpdates(small().double(), local, train=False)
+    inputs = images(2).images.double()[None].requires_grad_()
+    soft = one_hot(images(2).labels, 10).double()[None]
+
+    def first_bias(x):
+        return simulated(x, soft).gradients["head.bias"]
+
+    (slope,) = torch.autograd.grad(first_bias(inputs)[0, 3], inputs)
+    along = torch.rand(inputs.shape, generator=torch.Generator().manual_seed(0)).double() - 0.5
+    with torch.no_grad():
+        ends = [first_bias(inputs + step * along)[0, 3] for step in (-1e-5, 1e-5)]
+    assert float((slope * along).sum()) == pytest.approx(float(ends[1] - ends[0]) / 2e-5, rel=1e-4)
+
+
+def snr(found, private):
+    """Of single images in their order, dB."""
+    error = (found.images - private.images).square().flatten(1).sum(1)
+    return float((10 * (private.images.square().flatten(1).sum(1) / error).log10()).mean())
+
+
+def test_after_twenty_steps_images_come_back_and_better_than_by_the_mean_gradient():
+    local = LocalTraining(20, 0.1, 1, 1)
+    view, private = updates_of(local)
+    mean = local.mean_gradients(view.updates)
+    plain, _ = released(1, 4, gradients=mean)
+    found, averaged = (snr(run(each, steps=150), private) for each in (view, plain))
+    assert found > 8
+    assert found > averaged + 3
 
 
 def some_gradients(dtype=torch.float64):

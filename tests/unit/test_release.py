@@ -3,7 +3,7 @@
 import pytest
 import torch
 from small_fashion import BOARD, CPU, OWNER, same, splits, tiny
-from torch.nn.functional import one_hot
+from torch.nn.functional import cross_entropy, one_hot
 
 from harness.api import (
     CellFailed,
@@ -17,6 +17,7 @@ from harness.api import (
     UsageError,
 )
 from harness.running.encoding import source_of
+from harness.running.inside import _local_batches
 from harness.running.release import ReleaseProtocol, Stack, input_shape, release
 from harness.running.samples import standardised
 from harness.running.train import train
@@ -27,7 +28,7 @@ from harness_plugins.defenses.dpmeans.sums import Dpmeans
 
 DATA = splits()
 PRIVATE = standardised(DATA.private, DATA.scale)
-ENCODINGS, FEATURES, GRADIENTS, STATISTICS = ReleaseKind
+ENCODINGS, FEATURES, GRADIENTS, STATISTICS, UPDATES = ReleaseKind
 
 
 class Pairs(EncodingDefense[Config]):
@@ -274,6 +275,98 @@ def test_batchnorm_in_evaluation_mode_gives_another_gradient_at_the_same_model()
     eval_mode = made(GRADIENTS, PLAIN, batch_size=4, batches=1, bn_mode="eval")
     assert same(below("model.", train_mode.tensors), below("model.", eval_mode.tensors))
     assert not same(below("gradients.", train_mode.tensors), below("gradients.", eval_mode.tensors))
+
+
+# ---------------------------------------------------------------- updates
+
+
+def sent(out):
+    """The model that each party began with."""
+    return restore(tiny(), input_shape(out), 10, below("model.", out.tensors)).train()
+
+
+def rounding(out, lr):
+    """What the last bit of the greatest weight is worth in a gradient."""
+    most = max(float(w.abs().max()) for w in below("model.", out.tensors).values())
+    return 2 * torch.finfo(torch.float32).eps * most / lr
+
+
+@pytest.mark.parametrize("stack", [PLAIN, PAIRS], ids=["plain", "mixed"])
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_an_update_of_one_step_is_the_batchs_gradient(stack, epochs):
+    asked = {"batches": 3, "batch_size": 4, "victim_epochs": epochs}
+    gradients = made(GRADIENTS, stack, **asked)
+    updates = made(UPDATES, stack, **asked, local_lr=0.05)
+    assert same(below("model.", updates.tensors), below("model.", gradients.tensors))
+    assert torch.equal(updates.secrets["batch_inputs"], gradients.secrets["batch_inputs"])
+    for name, gradient in below("gradients.", gradients.tensors).items():
+        followed = updates.tensors[f"updates.{name}"] / -0.05
+        torch.testing.assert_close(followed, gradient, rtol=1e-6, atol=rounding(updates, 0.05))
+
+
+def test_five_steps_are_those_of_torchs_sgd_and_no_five_times_one():
+    asked = {"batches": 2, "batch_size": 4, "victim_epochs": 0, "local_lr": 0.1}
+    out, once = made(UPDATES, PLAIN, **asked, local_steps=5), made(UPDATES, PLAIN, **asked)
+    labels = one_hot(PRIVATE.labels, 10).float()
+    for i in range(2):
+        model, rows = sent(out), slice(4 * i, 4 * i + 4)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            sgd.zero_grad()
+            cross_entropy(model(PRIVATE.images[rows]), labels[rows]).backward()
+            sgd.step()
+        for name, after in model.named_parameters():
+            moved = after.detach() - out.tensors[f"model.{name}"]
+            torch.testing.assert_close(out.tensors[f"updates.{name}"][i], moved)
+    name = "updates.head.1.weight"
+    apart = out.tensors[name] - 5 * once.tensors[name]
+    assert float(apart.norm()) > 0.05 * float(out.tensors[name].norm())
+
+
+def test_a_party_takes_its_images_in_turn_and_in_a_secret_order():
+    asked = {"batches": 2, "batch_size": 1, "victim_epochs": 0, "local_lr": 0.1}
+    several = {"local_steps": 6, "local_images": 3}
+    out = made(UPDATES, PLAIN, **asked, **several)
+    other = made(UPDATES, PLAIN, OWNER.stream(key=2), **asked, **several)
+    assert out.secrets["batch_labels"].shape == (2, 3, 10)
+    assert out.secrets["sources"][..., 0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert not same(below("updates.", out.tensors), below("updates.", other.tensors))
+    protocol = ReleaseProtocol(**asked, **several)
+    for party in range(20):
+        taken = torch.stack(list(_local_batches(OWNER.stream(party=party), protocol)))
+        assert taken.shape == (6, 1)
+        assert [sorted(taken[k : k + 3].flatten().tolist()) for k in (0, 3)] == [[0, 1, 2]] * 2
+
+
+def test_each_party_begins_with_what_was_sent():
+    asked = {"batch_size": 2, "victim_epochs": 0, "local_steps": 4, "local_lr": 0.1}
+    one, both = (made(UPDATES, PLAIN, batches=n, **asked) for n in (1, 2))
+    for name, update in below("updates.", one.tensors).items():
+        assert torch.equal(update[0], both.tensors[f"updates.{name}"][0])
+
+
+def test_every_local_step_is_protected_with_noise_of_its_own():
+    asked = {"batches": 1, "batch_size": 4, "victim_epochs": 0, "local_lr": 0.01}
+    bare = made(UPDATES, PLAIN, **asked)
+    doubled = made(UPDATES, Stack(gradient=(("doubled", Doubled(Config())),)), **asked)
+    for name, update in below("updates.", bare.tensors).items():
+        found = doubled.tensors[f"updates.{name}"]
+        torch.testing.assert_close(found, 2 * update, rtol=1e-6, atol=rounding(bare, 1))
+    noisy = Stack(gradient=(("noise", Noise(Config())),))
+    name = "updates.body.conv.weight"
+    walked = [
+        made(UPDATES, noisy, **asked, local_steps=steps).tensors[name]
+        - made(UPDATES, PLAIN, **asked, local_steps=steps).tensors[name]
+        for steps in (1, 100)
+    ]
+    # Independent steps add up as their root; the same noise each time would as their number.
+    grown = float(walked[1].norm() / walked[0].norm())
+    assert 7 < grown < 14
+
+
+def test_parties_with_more_images_than_there_are_is_a_usage_error():
+    with pytest.raises(UsageError, match="7 batches of 4 need 28 images, and there are 24"):
+        made(UPDATES, PLAIN, batches=7, batch_size=2, local_images=4, local_steps=2)
 
 
 def test_more_batches_than_images_is_a_usage_error():

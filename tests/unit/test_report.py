@@ -16,12 +16,15 @@ pytestmark = pytest.mark.core
 SNR = {"snr_db": MetricScore(unit="dB", leaks_more="higher", mean=9.3, std=2.1, n=3)}
 
 
+ASKED = ("batch_size", "victim_epochs", "release", "local_steps", "local_lr", "local_images")
+
+
 def used(name: str) -> Used:
     return Used(name=name, version="1", distribution="d", source_sha256="0", config={})
 
 
 def record(**more: Any) -> RunRecord:
-    asked = {name: more.pop(name) for name in list(more) if name in ("batch_size", "victim_epochs")}
+    asked = {name: more.pop(name) for name in list(more) if name in ASKED}
     values: dict[str, Any] = {
         "status": "ok",
         "request": make_request(defense="none", threads=1, **asked),
@@ -67,6 +70,13 @@ def test_the_heading_says_of_what_gradients_were_taken(
     asked: dict[str, int], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in printed(record(**asked), capsys)
+
+
+def test_the_heading_says_how_parties_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"release": "updates", "local_steps": 8, "local_images": 4}
+    shown = printed(record(**asked, release_kind="updates"), capsys)
+    said = "updates of 8 steps of SGD at 0.01 on batches of 4 after 1 epoch, BatchNorm in train"
+    assert said in " ".join(shown.split())
 
 
 def test_the_heading_of_other_releases_says_nothing_of_gradients(

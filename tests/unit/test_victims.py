@@ -22,6 +22,7 @@ NARROW = {
     "lenet_sigmoid": {},
     "strided": {"width": 4},
     "convnet6": {"width": 4},
+    "planted": {"width": 4, "bins": 8},
 }
 NAMES = list(NARROW)
 

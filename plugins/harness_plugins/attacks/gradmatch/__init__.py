@@ -1,4 +1,4 @@
-"""`gradmatch`: images whose gradients are those that were released."""
+"""`gradmatch`: images whose gradients, or local training, give what was released."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ _CONTROL: dict[str, Any] = {
     "private_size": 100,
     "public_size": 200,
 }
+_UPDATES: dict[str, Any] = {**_CONTROL, "release": "updates", "local_steps": 5, "targets": 4}
 
 
 class GradmatchConfig(Config):
@@ -120,14 +121,18 @@ def harness_attacks() -> list[AttackSpec]:
         AttackSpec(
             name="gradmatch",
             version="1",
-            summary="finds images whose gradients match the released ones; presets dlg, cosine, "
-            "bn, strongest, realistic (labels, no statistics), scripts (neither)",
+            summary="finds images whose gradients or updates match those released; presets dlg, "
+            "cosine, bn, strongest, realistic (labels, no statistics), scripts (neither)",
             reference="Zhu et al. 2019, Deep Leakage from Gradients; Geiping et al. 2020, "
             "Inverting Gradients; Yin et al. 2021, See through Gradients; settings of Huang et "
-            "al. 2021, Evaluating Gradient Inversion Attacks and Defenses, appendix A",
+            "al. 2021, Evaluating Gradient Inversion Attacks and Defenses, appendix A; of updates "
+            "Dimitrov et al. 2022, Data Leakage in Federated Averaging",
             factory="harness_plugins.attacks.gradmatch.attack:GradientMatching",
             config=GradmatchConfig,
-            needs=(frozenset({Channel.GRADIENTS, Channel.MODEL}),),
+            needs=(
+                frozenset({Channel.GRADIENTS, Channel.MODEL}),
+                frozenset({Channel.UPDATES, Channel.MODEL}),
+            ),
             optional=frozenset(
                 {
                     Channel.BATCH_LABELS,
@@ -149,6 +154,7 @@ def harness_attacks() -> list[AttackSpec]:
                     8.0,
                     options=_CONTROL,
                 ),
+                Control("none", "fashion-mini", "snr_db", 12.0, options=_UPDATES),
             ),
             presets={
                 "quick": {"steps": 300},
@@ -167,7 +173,9 @@ def harness_attacks() -> list[AttackSpec]:
                 "d = 1 - cos over all layers, or |.|^2; entries of g~ that were pruned are left "
                 "out; signed Adam, rate x .1 at 3/8, 5/8, 7/8\n"
                 "mixed batches: inputs first, then images by least squares on the known mixture; "
-                "TV and squares on absolute values where signs are hidden"
+                "TV and squares on absolute values where signs are hidden\n"
+                "updates: in place of grad L, the mean of the gradients that simulated steps "
+                "follow, differentiated through all of them"
             ),
             weaknesses=(
                 "knows the loss as cross entropy: penalties of training defenses and the clipping "
@@ -175,6 +183,8 @@ def harness_attacks() -> list[AttackSpec]:
                 "dropout in train mode draws other units than the owner's did",
                 "finds little where max pooling or sigmoid saturation make gradients flat",
                 "inputs of a mixed batch are told apart by their labels alone",
+                "of updates: simulates images in one order, and parties shuffle; labels are read "
+                "off the mean gradient; what only some steps pruned is matched as if none had",
             ),
             example="harness evaluate --defense 'gradprune[p=0.9]' --victim strided "
             "--attack 'gradmatch[steps=600]'",

@@ -10,11 +10,12 @@ import torch
 from harness.api import Attack, Budget, CellFailed, Channel, Progress, Reconstruction, View
 from harness_plugins.attacks.gradmatch import GradmatchConfig, labels
 from harness_plugins.attacks.gradmatch.decoding import Decoder
-from harness_plugins.attacks.gradmatch.distances import TINY, Observed
-from harness_plugins.attacks.gradmatch.gradients import running_moments
+from harness_plugins.attacks.gradmatch.distances import TINY, FormedDistance, Observed
+from harness_plugins.attacks.gradmatch.gradients import SimulatedUpdates, running_moments
 from harness_plugins.attacks.gradmatch.inputs import Inputs, expected, input_shape
 from harness_plugins.attacks.gradmatch.matching import Matched, Matching, distance_of
 from harness_plugins.attacks.gradmatch.objective import Objective
+from harness_plugins.local_training import LocalTraining, as_gradients, together
 from harness_plugins.mixtures.mixture import Mixture
 from harness_plugins.resizing import fit_images
 
@@ -31,7 +32,11 @@ class GradientMatching(Attack[GradmatchConfig]):
     def reconstruct(
         self, view: View, prepared: Mapping[str, Tensor], budget: Budget, progress: Progress
     ) -> Reconstruction:
-        """Images by batch; by name where batches are mixed and the mixture is known."""
+        """Images by batch; by name where batches are mixed and the mixture is known.
+
+        Of updates, a batch is all that a party trained on.
+        """
+        view = as_gradients(view)
         shape, inputs = input_shape(view), expected(view)
         if shape != view.shape:
             fit_images(torch.empty(0, *shape), view.shape)  # raises where they cannot be targets
@@ -42,7 +47,7 @@ class GradientMatching(Attack[GradmatchConfig]):
         return self._answer(view, matched, usable, inputs, mixed=mixed)
 
     def _matching(self, view: View, inputs: Inputs, shape: tuple[int, ...]) -> Matching:
-        size = int(view.protocol.get("batch_size", 1))
+        size = together(view)
         return Matching(
             config=self.config,
             objective=self._objective(view, (size, *shape), folded=inputs.folded),
@@ -70,6 +75,10 @@ class GradientMatching(Attack[GradmatchConfig]):
         observed = Observed.of(view.gradients, adaptive=self.config.adaptive, told=told)
         train = view.protocol.get("bn_mode") == "train"
         like, kind = torch.zeros(shape, device=view.device), self.config.distance
+        local = LocalTraining.of(view) if view.has(Channel.UPDATES) else None
+        if local and local.steps > 1:
+            simulated = SimulatedUpdates(view.model, local, train=train, watched=watched)
+            return FormedDistance(simulated, observed, kind)
         return distance_of(view.model, observed, kind, like, train=train, watched=watched)
 
     def _moments(self, view: View) -> Moments:

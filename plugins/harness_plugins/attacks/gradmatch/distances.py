@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from harness_plugins.attacks.gradmatch.gradients import BatchedGradients, Moments
+    from harness_plugins.attacks.gradmatch.gradients import (
+        BatchedGradients,
+        Moments,
+        SimulatedUpdates,
+    )
 
 SMALL, FEW = 1e-2, 1e-3
 """Entries below this share of the deviation are small; a share of them below that is few."""
@@ -100,14 +104,14 @@ class Distance(Protocol):
 class FormedDistance:
     """The distance of gradients that are formed."""
 
-    gradients: BatchedGradients
+    gradients: BatchedGradients | SimulatedUpdates
     observed: Observed
     kind: Literal["cosine", "l2"]
 
     @property
     def held(self) -> int:
-        """All numbers of it."""
-        return self.observed.values
+        """All numbers of it, at every step."""
+        return self.observed.values * self.gradients.steps
 
     def __getitem__(self, rows: Tensor) -> FormedDistance:
         """That of some batches."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from harness_plugins.local_training import LocalTraining
+
 
 Moments = dict[str, tuple["Tensor", "Tensor"]]
 """Mean and variance by layer."""
@@ -40,6 +42,9 @@ class BatchedGradients:
     The model that is handed in stays as it is. Moments are taken where they are `watched`.
     """
 
+    steps = 1
+    """Gradients that stand behind one."""
+
     def __init__(self, model: nn.Module, *, train: bool, watched: bool = True) -> None:
         model = deepcopy(model).train(train).requires_grad_(False)
         if train:
@@ -48,14 +53,15 @@ class BatchedGradients:
         self.parameters = dict(model.named_parameters())
         norms = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
         self._layers = norms if watched else {}
-        self._single = grad(self._loss, has_aux=True)
-        self._vectorised = vmap(self._single, in_dims=(None, 0, 0), randomness="different")
+        self.single = grad(self._loss, has_aux=True)
+        """Of parameters, inputs [b, *shape] and labels [b, classes]: gradients, and moments."""
+        self._vectorised = vmap(self.single, in_dims=(None, 0, 0), randomness="different")
 
     def __call__(self, inputs: Tensor, labels: Tensor) -> Taken:
         """Of inputs [P, b, *shape] and soft labels [P, b, classes]; differentiable in both."""
         if len(inputs) > 1:
             return Taken(*self._vectorised(self.parameters, inputs, labels))
-        gradients, moments = self._single(self.parameters, inputs[0], labels[0])
+        gradients, moments = self.single(self.parameters, inputs[0], labels[0])
         alone = {name: gradient.unsqueeze(0) for name, gradient in gradients.items()}
         return Taken(alone, {n: (m.unsqueeze(0), v.unsqueeze(0)) for n, (m, v) in moments.items()})
 
@@ -93,4 +99,50 @@ def running_moments(model: nn.Module) -> Moments:
         if isinstance(layer, _BatchNorm)
         and layer.running_mean is not None
         and layer.running_var is not None
+    }
+
+
+class SimulatedUpdates:
+    """What P parties' local training makes of a model, as the mean gradients that it followed.
+
+    Every step is differentiated through (Geiping et al. 2020, Inverting Gradients, section 6, and
+    Dimitrov et al. 2022, Data Leakage in Federated Averaging, section 4). Images are taken in their
+    order, batch after batch and again from the first, because how a party shuffles is its secret.
+    """
+
+    def __init__(
+        self, model: nn.Module, local: LocalTraining, *, train: bool, watched: bool = True
+    ) -> None:
+        self._once = BatchedGradients(model, train=train, watched=watched)
+        self._local = local
+        self.steps = local.steps
+        self._vectorised = vmap(self._train, randomness="different")
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> Taken:
+        """As of `BatchedGradients`; moments are means over steps."""
+        if len(inputs) > 1:
+            return Taken(*self._vectorised(inputs, labels))
+        gradients, moments = self._train(inputs[0], labels[0])
+        alone = {name: gradient.unsqueeze(0) for name, gradient in gradients.items()}
+        return Taken(alone, {n: (m.unsqueeze(0), v.unsqueeze(0)) for n, (m, v) in moments.items()})
+
+    def _train(self, inputs: Tensor, labels: Tensor) -> tuple[dict[str, Tensor], Moments]:
+        weights = dict(self._once.parameters)
+        followed = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        seen: list[Moments] = []
+        for rows in self._local.batches():
+            taken, moments = self._once.single(weights, inputs[rows], labels[rows])
+            weights = {n: weight - self._local.lr * taken[n] for n, weight in weights.items()}
+            followed = {n: sums + taken[n] / self.steps for n, sums in followed.items()}
+            seen.append(moments)
+        return followed, _mean(seen)
+
+
+def _mean(seen: list[Moments]) -> Moments:
+    return {
+        name: (
+            torch.stack([moments[name][0] for moments in seen]).mean(0),
+            torch.stack([moments[name][1] for moments in seen]).mean(0),
+        )
+        for name in seen[0]
     }
