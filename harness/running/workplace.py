@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,10 @@ class Process(Protocol):
         feed: Feed | None = None,
     ) -> Spent:
         """Have a job done; CellFailed or CellTimedOut where it fails."""
+        ...
+
+    def confine(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+        """Leave it no other folders, besides what Python needs; before its first job."""
         ...
 
 
@@ -79,6 +83,7 @@ def workplace(process: Process, label: str) -> Iterator[Workplace]:
         folders = base / "before", base / "view", base / "out"
         for folder in folders:
             folder.mkdir()
+        process.confine([base], [base / "out"])
         yield Workplace(process, base, *folders)
 
 

@@ -17,14 +17,18 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 from harness.api.errors import HarnessError
+from harness.sandbox.jail import confine
 from harness.sandbox.lines import ParentLines
+from harness.sandbox.reach import devices, places, readable
 
 Action = Callable[[dict[str, Any], Callable[..., None]], None]
 
@@ -34,15 +38,27 @@ STREAMS = 4
 
 
 def serve() -> None:
-    """Do jobs until the parent hangs up."""
+    """Do jobs until the parent hangs up, within the walls that it names first."""
     parent = ParentLines(partial(os._exit, 0))
     import torch
 
     torch.set_deterministic_debug_mode("warn")
     parent.send(ready=os.getpid())
+    parent.send(walls=_confined(**parent.first()))
+    parent.listen()
     actions: dict[str, Action] = {}
     while True:
         _answer(parent.receive(), parent, actions)
+
+
+def _confined(
+    apart: str = "", reads: Sequence[str] = (), writes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """How this process is confined from here on; where nothing is told it is not."""
+    if not apart:
+        return {}
+    os.environ["TMPDIR"] = writes[0]
+    return asdict(confine([*readable(Path(apart)), *reads], [*writes, *devices()]))
 
 
 def _actions(parent: ParentLines) -> dict[str, Action]:
@@ -96,6 +112,8 @@ def serve_forked(number: int) -> None:
     import torch  # noqa: F401  for all of them
 
     from harness.sandbox import jobs  # noqa: F401  likewise
+
+    places()  # likewise
 
     with socket.socket(fileno=number) as orders:
         is_child = _fork_on_order(orders)

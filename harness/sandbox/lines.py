@@ -55,22 +55,34 @@ class ParentLines:
     """The child's end, made of its standard streams.
 
     From then on a plugin that prints writes to the log, and one that reads standard input meets
-    its end. A thread of its own listens, so that `hung_up` is called while a plugin is busy too.
+    its end. `hung_up` is called when the parent is gone.
     """
 
     def __init__(self, hung_up: Callable[[], object]) -> None:
         self._out = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
-        kept = os.fdopen(os.dup(0), "rb")
+        self._in = os.fdopen(os.dup(0), "rb")
         with Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
+        self._hung_up = hung_up
         self._received: SimpleQueue[Message] = SimpleQueue()
-        threading.Thread(target=self._listen, args=(kept, hung_up), daemon=True).start()
 
-    def _listen(self, kept: IO[bytes], hung_up: Callable[[], object]) -> None:
-        for line in kept:
+    def first(self) -> Message:
+        """The first message, before there is any thread but this one."""
+        line = self._in.readline()
+        if not line:
+            self._hung_up()
+        found: Message = json.loads(line)
+        return found
+
+    def listen(self) -> None:
+        """Hear all others in a thread, so that the parent's end is noticed while one is busy."""
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in self._in:
             self._received.put(json.loads(line))
-        hung_up()
+        self._hung_up()
 
     def send(self, **message: Any) -> None:
         """Send a message; BrokenPipeError where the parent is gone."""

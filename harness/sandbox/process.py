@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
 from harness.sandbox.lines import ChildLines, Message
+from harness.sandbox.reach import environment
+from harness.store.paths import cache_root
 
 if TYPE_CHECKING:
     from harness.sandbox.feed import Feed, Giver
@@ -51,9 +53,8 @@ def log_tail(log: bytes) -> str:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The parent's environment, with bounded threads and without what names the owner's side."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
-    return {**inherited, **limited_to(threads)}
+    """What of the parent's environment libraries heed, with bounded threads."""
+    return {**environment(), **limited_to(threads)}
 
 
 class Forked:
@@ -204,7 +205,9 @@ class AttackProcess:
         self._lines = ChildLines(self._process.stdin, self._process.stdout)
         self._peak = 0.0
         self._cpu_before = 0.0
-        self._ready = False
+        self._ready = self._told = False
+        self.walls: dict[str, Any] = {}
+        """How it is confined, once it has done a job."""
         self._who = "the attack"
         self._threads = threads
 
@@ -233,6 +236,19 @@ class AttackProcess:
             self._process.close()
         self._file.close()
 
+    def confine(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+        """Leave it these folders of its own, besides what Python needs, and no other process.
+
+        It counts from its first job on; one that is not confined by then never is.
+        """
+        told = {"reads": [*map(str, reads)], "writes": [*map(str, writes)]}
+        self._tell(apart=str(cache_root()), **told)
+
+    def _tell(self, **told: Any) -> None:
+        self._told = True
+        with contextlib.suppress(BrokenPipeError):  # its end is noticed when it is listened to
+            self._lines.send(**told)
+
     def ask(
         self,
         job: Mapping[str, Any],
@@ -249,6 +265,8 @@ class AttackProcess:
         reads a release is fed from `feed`; what it waits for pieces is no time of its own.
         """
         self._who = who
+        if not self._told:
+            self._tell()
         if not self._ready:
             self._await()
         with contextlib.suppress(BrokenPipeError):  # its end is noticed when it is listened to
@@ -267,7 +285,9 @@ class AttackProcess:
         deadline = time.monotonic() + budget.seconds - spent
         while True:
             for message in self._received():
-                if "progress" in message:
+                if "walls" in message:
+                    self.walls = message["walls"]
+                elif "progress" in message:
                     progress(*message["progress"])
                 elif "error" in message:
                     raise self._failure(message)
@@ -289,6 +309,8 @@ class AttackProcess:
                 started = f"no process could be started within {START_SECONDS:g} s"
                 raise CellFailed(self._with_log(started))
         self._process.pid, self._ready = said[0]["ready"], True
+        for message in said[1:]:
+            self.walls = message["walls"]
         self._cpu_before = self._cpu_seconds()
 
     def _failure(self, message: Message) -> CellFailed:

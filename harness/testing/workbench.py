@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -87,6 +88,9 @@ class OwnProcess:
 
     def close(self) -> None:
         """Nothing was started."""
+
+    def confine(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+        """It stays as it is."""
 
     def ask(
         self,
