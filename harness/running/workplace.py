@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import ConfigDict, Field, FiniteFloat, RootModel, ValidationError
 
 from harness.api.errors import CellFailed
 from harness.api.plugins import Progress
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from harness.sandbox.feed import Feed
     from harness.sandbox.jobs import Named
     from harness.sandbox.process import Spent
+
+
+MOST_RESULT, MOST_DIAGNOSTICS = 1 << 34, 1 << 20
+"""Bytes that are read of what a process left: its tensors, and its numbers."""
 
 
 class Process(Protocol):
@@ -100,7 +107,37 @@ def tensors_in(path: Path, who: str = "the attack") -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    _check_file(path, MOST_RESULT, who)
     try:
         return load_file(path)
-    except (SafetensorError, FileNotFoundError) as error:
+    except SafetensorError as error:
         raise CellFailed(f"{who} left no readable result: {error}") from None
+
+
+class Diagnostics(RootModel[dict[Annotated[str, Field(max_length=200)], FiniteFloat]]):
+    """Numbers by name."""
+
+    model_config = ConfigDict(strict=True)
+
+
+def diagnostics_in(path: Path, who: str = "the attack") -> dict[str, float]:
+    """Numbers by name that a process left; CellFailed, naming `who`, where it left others."""
+    _check_file(path, MOST_DIAGNOSTICS, who)
+    try:
+        return Diagnostics.model_validate_json(path.read_bytes()).root
+    except ValidationError as error:
+        raise CellFailed(
+            f"{who} left diagnostics that are none: {error.errors()[0]['msg']}"
+        ) from None
+
+
+def _check_file(path: Path, most: int, who: str) -> None:
+    """CellFailed unless this is a file, not a link, a pipe or a folder, and of a size to read."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise CellFailed(f"{who} left no readable result: {path.name} is missing") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise CellFailed(f"{who} left no readable result: {path.name} is no plain file")
+    if found.st_size > most:
+        raise CellFailed(f"{who} left {found.st_size >> 20} MB in {path.name}: too much to read")

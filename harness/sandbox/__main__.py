@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.api.errors import HarnessError
-from harness.sandbox.jail import confine
+from harness.sandbox.jail import adopt, confine
 from harness.sandbox.lines import ParentLines
 from harness.sandbox.reach import devices, places, readable
 
@@ -114,6 +115,7 @@ def serve_forked(number: int) -> None:
     from harness.sandbox import jobs  # noqa: F401  likewise
 
     places()  # likewise
+    adopt()
 
     with socket.socket(fileno=number) as orders:
         is_child = _fork_on_order(orders)
@@ -127,7 +129,7 @@ def _fork_on_order(orders: socket.socket) -> bool:
     while True:
         for asked in wait([orders.fileno(), *children]):
             if asked in children:
-                _tell_exit_code(asked, children.pop(asked))
+                _tell_exit_code(asked, children.pop(asked), children.values())
                 continue
             order, streams, *_ = socket.recv_fds(orders, 1, STREAMS)
             if not order:
@@ -141,13 +143,26 @@ def _fork_on_order(orders: socket.socket) -> bool:
             _close(standard)
 
 
-def _tell_exit_code(asked: int, child: int) -> None:
-    """Wait for a child's end if the parent asks for it; it hangs up where it does not care."""
+def _tell_exit_code(asked: int, child: int, others: Collection[int]) -> None:
+    """Wait for a child's end if the parent asks for it; it hangs up where it does not care.
+
+    What the child started and did not take along ends with it.
+    """
     if os.read(asked, 1):
         _, status = os.waitpid(child, 0)
+        _end_orphans(others)
         with suppress(BrokenPipeError):
             os.write(asked, str(os.waitstatus_to_exitcode(status)).encode())
     os.close(asked)
+
+
+def _end_orphans(others: Collection[int]) -> None:
+    """End every child that is none of `others`: each was a child's, which is gone."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children")
+    while orphans := {int(each) for each in listed.read_text().split()} - {*others}:
+        for orphan in orphans:
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
 
 
 def _close(handles: Iterable[int]) -> None:

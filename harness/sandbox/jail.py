@@ -138,13 +138,19 @@ def confine(reads: Iterable[str], writes: Iterable[str]) -> Walls:
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208  names, before any plugin is there
         raise NotConfined("another thread runs already, which would not be confined")
     _check(_libc().prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _check(_libc().prctl(CHILD_SUBREAPER, 1, 0, 0, 0))
+    adopt()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if walls.landlock:
         _restrict(walls.landlock, reads, writes)
     if walls.seccomp:
         _filter(MACHINES[platform.machine()])
     return walls
+
+
+def adopt() -> None:
+    """Become the parent of whatever outlives its own, of all that this process starts."""
+    if sys.platform == "linux":
+        _check(_libc().prctl(CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def _libc() -> ctypes.CDLL:

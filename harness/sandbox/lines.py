@@ -14,6 +14,12 @@ from typing import IO, Any
 
 Message = dict[str, Any]
 """JSON values by name."""
+LONGEST = 1 << 20
+"""Bytes of a line that is listened to."""
+
+
+class Garbled(Exception):
+    """What came is no message."""
 
 
 class ChildLines:
@@ -36,13 +42,19 @@ class ChildLines:
 
     def receive(self, within: float) -> list[Message]:
         """All that has come, waiting so many seconds for it; EOFError where the child is gone."""
+        return [json.loads(line) for line in self.lines(within)]
+
+    def lines(self, within: float) -> list[bytes]:
+        """The same, of a child that is not trusted: Garbled where a line is too long."""
         if not wait([self.fileno()], within):
             return []
         data = os.read(self.fileno(), 1 << 16)
         if not data:
             raise EOFError
         *lines, self._begun = (self._begun + data).split(b"\n")
-        return [json.loads(line) for line in lines if line]
+        if len(self._begun) > LONGEST:
+            raise Garbled
+        return [line for line in lines if line]
 
     def close(self) -> None:
         """Hang up, on which the child ends."""
