@@ -101,6 +101,7 @@ class AttackStage(Stage[Answer]):
             "diagnostics": diagnostics,
             "peak_memory": {self.label: max(took.megabytes, before.megabytes)},
             "own_seconds": took.seconds,
+            "walls": process.walls,
             "learned": {each.label: run.identity(each) for each in preparing(run, plan)[:-1]},
         }
         return Artifact(tensors, facts)

@@ -35,6 +35,11 @@ MOST_RESULT, MOST_DIAGNOSTICS = 1 << 34, 1 << 20
 class Process(Protocol):
     """Where one attack or learner does its jobs, one after another."""
 
+    @property
+    def walls(self) -> Mapping[str, Any]:
+        """What confines it, once it has done a job."""
+        ...
+
     def ask(
         self,
         job: Mapping[str, Any],

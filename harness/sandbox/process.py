@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 import psutil
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
+from harness.api.errors import CellFailed, CellTimedOut, MachineFault, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
 from harness.sandbox.lines import ChildLines, Garbled
@@ -34,6 +34,8 @@ from harness.store.paths import cache_root
 if TYPE_CHECKING:
     from harness.sandbox.feed import Feed, Giver
 
+UNCONFINED = "HARNESS_UNCONFINED"
+"""The environment variable that leaves plugins the whole machine; records then say so."""
 LOOK_EVERY = 0.2
 START_SECONDS = 120.0
 """How long a process may take to import torch; an attack's own time begins after that."""
@@ -87,7 +89,7 @@ class Forked:
         self._log = log
 
     def wait(self) -> int:
-        """Its exit code, once it has one; CellFailed where the fork server is gone."""
+        """Its exit code, once it has one; MachineFault where the fork server is gone."""
         if self.returncode is None:
             said = b""
             with self._status, contextlib.suppress(OSError):
@@ -98,7 +100,7 @@ class Forked:
                 if not self._log.closed:
                     self._log.seek(0)
                     words = self._log.read()
-                raise CellFailed(f"{GONE}\n{log_tail(words)}".rstrip())
+                raise MachineFault(f"{GONE}\n{log_tail(words)}".rstrip())
             self.returncode = int(said)
         return self.returncode
 
@@ -256,7 +258,7 @@ class AttackProcess:
             for process in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-            with contextlib.suppress(CellFailed):
+            with contextlib.suppress(MachineFault):
                 self._process.wait()
         self._lines.close()
         if isinstance(self._process, Forked):
@@ -266,8 +268,11 @@ class AttackProcess:
     def confine(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
         """Leave it these folders of its own, besides what Python needs, and no other process.
 
-        It counts from its first job on; one that is not confined by then never is.
+        It counts from its first job on; one that is not confined by then never is. Where
+        `HARNESS_UNCONFINED` is set it stays as it is, and says so.
         """
+        if os.environ.get(UNCONFINED):
+            return
         told = {"reads": [*map(str, reads)], "writes": [*map(str, writes)]}
         self._tell(apart=str(cache_root()), **told)
 
@@ -288,6 +293,7 @@ class AttackProcess:
     ) -> Spent:
         """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails.
 
+        MachineFault where there is no process to run it, by no fault of the job's.
         `spent` seconds of the budget are gone already; messages name `who` was asked. A job that
         reads a release is fed from `feed`; what it waits for pieces is no time of its own.
         """
@@ -336,7 +342,7 @@ class AttackProcess:
                 self.walls, self._ready = said.walls or self.walls, True
             if time.monotonic() > deadline:
                 started = f"no process could be started within {START_SECONDS:g} s"
-                raise CellFailed(self._with_log(started))
+                raise MachineFault(self._with_log(started))
         self._cpu_before = self._cpu_seconds()
 
     def _failure(self, said: Said) -> CellFailed:
@@ -405,10 +411,8 @@ class AttackProcess:
         return []
 
     def _death(self) -> str:
-        try:
-            code = self._process.wait()
-        except CellFailed as error:
-            return str(error)
+        """How it ended; MachineFault where nobody can tell."""
+        code = self._process.wait()
         if code < 0:
             return f"{self._who}'s process was killed by {signal.Signals(-code).name}"
         return f"{self._who}'s process ended with exit code {code}"

@@ -69,6 +69,7 @@ class OwnProcess:
 
     def __init__(self, serve: Serve) -> None:
         self.expected = 0
+        self.walls: Mapping[str, Any] = {}
         self.times: list[float] = []
         """How long each job took."""
         self._serve = serve
