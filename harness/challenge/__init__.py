@@ -6,27 +6,28 @@ Here is how a pack, an opening and a submission are laid out: their files, array
 from __future__ import annotations
 
 DESCRIPTION = "challenge.json"
-ENCODINGS = "encodings.safetensors"
+PACKAGE = "challenge.release"
 README = "README.txt"
-HASHED = (ENCODINGS, README)
-"""Files whose SHA-256 the description gives."""
 IMAGES, DECRYPTIONS, ROWS, TARGETS = "images", "decryptions", "rows", "targets"
 """Arrays of a submission."""
 
 PACK = """\
 A pack is a folder of three files. Nothing in it is code, and none of our software is needed.
 
-encodings.safetensors holds two arrays (https://github.com/huggingface/safetensors):
-  encodings  [rounds, n, ...] float32: every private image, encoded once in each round
-  labels     [rounds, n, classes] float32: the soft label of each encoding
-The rows of each round are in a secret order of their own.
+challenge.release is a package as `harness release` writes them: one safetensors file
+(https://github.com/huggingface/safetensors) of float32 arrays, two for each round:
+  encodings.0, encodings.1, …  [n, ...]: every private image, encoded once
+  labels.0, labels.1, …        [n, classes]: the soft label of each encoding
+The rows of each round are in a secret order of their own. `harness.release` in the file's
+metadata is JSON: the law, which is the defense with all its parameters, shapes, class names, the
+SHA-256 of every array, and a seal over all of it. Encodings are made of standardised images,
+(image - mean) / std for each channel, where images [channels, height, width] lie between 0 and 1;
+mean and std are given, one for all channels or one for each.
 
-challenge.json says what is public: the defense with all its parameters, the dataset, shapes and
-class names. Encodings are made of standardised images, (image - mean) / std for each channel,
-where images [channels, height, width] lie between 0 and 1; mean and std are given. `files` has
-the SHA-256 of the other two files. `commitment` is the SHA-256 of the file with the truth, which
-holds 32 random bytes besides, so that no guess of the truth can be tested against it.
-`public` says which images of the dataset are not private.
+challenge.json says what is public besides: the dataset, and in `public` which of its images are
+not private. `release` is the seal of the package, and `readme` the SHA-256 of the third file.
+`commitment` is the SHA-256 of the file with the truth, which holds 32 random bytes besides, so
+that no guess of the truth can be tested against it.
 
 A submission is one safetensors file with one of these:
   images       [m, c, h, w], values 0 to 1: at most one for each private image. The judge pairs

@@ -11,33 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.api import Release, Splits, UsageError
-from harness.api.specs import Stage
-from harness.asking.plan import Cell, plan
-from harness.asking.registry import registry
-from harness.asking.request import Resolved, make_request
-from harness.challenge import DESCRIPTION, ENCODINGS, MEASURES, PACK, README
+from harness.api import Splits, UsageError
+from harness.asking.request import Resolved
+from harness.challenge import DESCRIPTION, MEASURES, PACK, PACKAGE, README
 from harness.challenge.opening import SALT_BYTES, Truth, checks, truth_of, write_truth
-from harness.challenge.pack import (
-    Checks,
-    Description,
-    Named,
-    Pack,
-    Pool,
-    Statement,
-    describe,
-)
+from harness.challenge.pack import OWN, Checks, Data, Description, Pack, Pool
 from harness.challenge.public import choose, draw, pool_sha256
-from harness.rng import KeyedStream, secret_stream
-from harness.running.release import encodings_of
-from harness.running.run import Observer, Run, check_machine, equip
-from harness.store import Store, cache_root
-from harness.store.artifacts import save_tensors
+from harness.packages.keys import ID_BYTES, KEY_BYTES, OwnerKey, ReleaseStream
+from harness.packages.package import write_package
+from harness.packages.releasing import Whose, data_digest, encoding_of, unsealed, used
+from harness.packages.samples import opened
+from harness.packages.statement import UNSEALED, Promise, Statement
+from harness.running.encoding import Source, source_of
+from harness.running.run import Observer, Run
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors
 from harness.store.provenance import sha256_of
 
-KEY_BYTES = 32
+PARTY = "challenge"
+UNDATED = "undated"
+"""A key makes its challenge again byte by byte, on any day."""
 
 
 @dataclass(frozen=True)
@@ -64,122 +57,105 @@ class Places:
                     raise UsageError(f"There is no folder {parent}.")
 
 
-def make(places: Places, key: bytes | None, observer: Observer, **options: Any) -> Description:
-    """Make a challenge of `options`, those of `harness evaluate`; gives what its pack says.
+def make(places: Places, key: OwnerKey | None, observer: Observer, **options: Any) -> Pack:
+    """Make a challenge of `options`, those of `harness evaluate`; gives its pack.
 
     Without a `key` a fresh one is drawn and forgotten. UsageError for what cannot be asked;
     CellFailed where the defense fails at these images. Both places are filled, or neither.
     """
     places.check()
-    run = _run(key or secrets.token_bytes(KEY_BYTES), observer, options)
-    cell = run.cell
-    owner = _secrets(run)
-    with run.watched("load"):
-        splits = choose(
-            draw(run, cell.request.sizes.public),
-            cell.request.sizes.private,
-            owner.stream(what="images"),
-        )
-    if not splits.scale.of_images:
-        raise UsageError(f"A challenge is of images, and '{cell.dataset.name}' has vectors.")
-    with run.watched("encode"):
-        made = _release(run, splits, owner)
-    with run.watched("write"):
-        return _write(places, cell, splits, made, owner.stream(what="salt").bytes(SALT_BYTES))
-
-
-def _secrets(run: Run) -> KeyedStream:
-    """The owner's randomness for this challenge and no other.
-
-    Two challenges of one key must not share masks or noise: what one hides the other would tell.
-    """
-    cell, request = run.cell, run.cell.request
-    used = [p.written for p in (*cell.defenses, cell.dataset, cell.public) if p]
-    digest = sha256_of([used, request.sizes.model_dump(), request.rounds])
-    return secret_stream(request.seed, run.secret).stream(stage="challenge", asked=digest)
-
-
-def _run(key: bytes, observer: Observer, options: dict[str, Any]) -> Run:
-    """The cell of a challenge, ready to be encoded."""
-    fixed = {"preset": "standard", "only": "utility", "metrics": "ssim", "device": "cpu"}
-    request = make_request(**fixed, **options)
-    root = cache_root()
-    cell = equip(plan(request, registry()), root, key)
-    if request.parties > 1:
+    key = key or OwnerKey(Path(), secrets.token_bytes(KEY_BYTES))
+    run = opened(observer, secret=key.secret, **{"device": "cpu", **options})
+    if run.cell.request.parties > 1:
         raise UsageError("A challenge is one owner's; leave --parties at 1.")
-    others = [d for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
-    if others:
-        raise UsageError(
-            f"A challenge is of encodings, and '{others[0].name}' works on {others[0].spec.stage}; "
-            "name one encoding defense."
-        )
-    check_machine("cpu")
-    return Run(cell, Store(root), registry(), observer=observer, secret=key)
+    encoding = encoding_of(run.cell)
+    with run.watched("load"):
+        splits = _drawn(run, key)
+    if not splits.scale.of_images:
+        raise UsageError(f"A challenge is of images, and '{run.cell.dataset.name}' has vectors.")
+    owner = key.stream(PARTY, PARTY, data_digest(run.cell, splits, encoding))
+    built = encoding.name, run.build("defenses", encoding.spec, encoding.config)
+    source = source_of(splits, built, owner, rounds=run.cell.request.rounds)
+    with run.watched("encode"):
+        said = _said(run, splits, encoding, source, owner)
+        return _write(places, run, splits, source, said, owner)
 
 
-def _release(run: Run, splits: Splits, owner: KeyedStream) -> Release:
-    """All rounds, by the engine's own source of them."""
-    from harness.running.encoding import source_of
+def _drawn(run: Run, key: OwnerKey) -> Splits:
+    """The splits, with private images of the key's choice.
 
-    (defense,) = run.cell.defenses
-    named = defense.name, run.build("defenses", defense.spec, defense.config)
-    return encodings_of(source_of(splits, named, owner, rounds=run.cell.request.rounds))
-
-
-def _named(resolved: Resolved, **parameters: Any) -> Named:
-    """A plugin for the pack; where data lies on the owner's machine is nobody's business."""
-    config = {**resolved.config.model_dump(mode="json"), **parameters}
-    own = bool(getattr(resolved.spec, "fingerprint", ""))
-    return Named(name=resolved.name, version=resolved.spec.version, config=None if own else config)
+    Other options have another choice: what two challenges hide must not tell of each other.
+    """
+    cell, sizes = run.cell, run.cell.request.sizes
+    names = [p.written for p in (*cell.defenses, cell.dataset, cell.public) if p]
+    asked = sha256_of([names, sizes.model_dump(), cell.request.rounds, cell.request.seed])
+    stream = key.stream(PARTY, "images", asked)
+    return choose(draw(run, sizes.public), sizes.private, stream)
 
 
-def _statement(
-    cell: Cell, splits: Splits, made: Release, truth: Truth, files: dict[str, str]
+def _said(
+    run: Run, splits: Splits, encoding: Resolved, source: Source, owner: ReleaseStream
 ) -> Statement:
-    (defense,) = cell.defenses
-    encodings, labels = made.tensors["encodings"], made.tensors["labels"]
-    unchecked = Statement(
-        defense=_named(defense, **made.resolved.get(defense.name, {})),
-        dataset=_named(cell.dataset),
-        public=Pool(
-            dataset=_named(cell.public) if cell.public else None,
-            images=len(splits.public),
-            seed=cell.request.seed,
-            sha256=pool_sha256(splits.public),
-        ),
-        private=len(splits.private),
-        rounds=len(encodings),
-        shape=splits.shape,
-        encoded_shape=tuple(encodings.shape[2:]),
-        classes=splits.classes,
-        mean=splits.scale.mean,
-        std=splits.scale.std,
-        checks=Checks(labels=False, encodings="no"),
-        files=files,
-    )
-    found = checks(truth, unchecked, Pack(describe(unchecked, "0" * 64), encodings, labels))
-    return unchecked.model_copy(update={"checks": found})
+    """What the package will say. It promises nothing: it is there to be broken."""
+    whose = Whose(owner.stream(what="release").bytes(ID_BYTES).hex(), PARTY, UNDATED)
+    law = used(encoding, source.resolved.get(encoding.name, {}))
+    promise = Promise(rounds=source.rounds, ceilings={})
+    return unsealed(run.cell, whose, splits.shape, splits, source, law, promise)
 
 
-def _write(places: Places, cell: Cell, splits: Splits, made: Release, salt: bytes) -> Description:
+def _data(resolved: Resolved) -> Data:
+    return OWN if getattr(resolved.spec, "fingerprint", "") else used(resolved, {})
+
+
+def _write(
+    places: Places, run: Run, splits: Splits, source: Source, said: Statement, owner: ReleaseStream
+) -> Pack:
     """Fill both places, the truth's first: a pack without one would be of no use."""
-    private = splits.private.unit()
-    heading = (
-        f"A challenge: {len(private)} private images, {cell.request.rounds} encodings of each by "
-        f"the defense '{cell.defenses[0].name}'.\nFind the private images."
-    )
-    truth = truth_of({**made.secrets, "images": private.images, "classes": private.labels})
+    held, private = source.held(), splits.private.unit()
+    truth = truth_of({**held.secrets, "images": private.images, "classes": private.labels})
     with _both(places) as part:
-        save_tensors(made.tensors, part.pack / ENCODINGS)
-        readme = part.pack / README
-        readme.write_text(f"{heading}\n\n{PACK}\n{MEASURES}", encoding="utf-8")
-        (part.pack / ENCODINGS).chmod(readme.stat().st_mode)  # safetensors makes private files
-        files = {name: sha256_of_file(part.pack / name, "file") for name in (ENCODINGS, README)}
-        statement = _statement(cell, splits, made, truth, files)
-        described = describe(statement, write_truth(part.truth, truth, statement, salt))
+        said = write_package(part.pack / PACKAGE, said, source)
+        (part.pack / README).write_text(_text(said), encoding="utf-8")
+        readme = sha256_of_file(part.pack / README, "file")
+        pack = Pack(_described(run, splits, said, readme), said, held.images, held.labels)
+        described = _committed(part.truth, pack, truth, owner.stream(what="salt").bytes(SALT_BYTES))
         text = described.model_dump_json(indent=2) + "\n"
         (part.pack / DESCRIPTION).write_text(text, encoding="utf-8")
-    return described
+    return Pack(described, said, held.images, held.labels)
+
+
+def _text(said: Statement) -> str:
+    heading = (
+        f"A challenge: {said.rows} private images, {said.rounds} encodings of each by the defense "
+        f"'{said.law.name}'.\nFind the private images."
+    )
+    return f"{heading}\n\n{PACK}\n{MEASURES}"
+
+
+def _described(run: Run, splits: Splits, said: Statement, readme: str) -> Description:
+    """What is public besides, before anything was checked or committed to."""
+    cell = run.cell
+    public = Pool(
+        dataset=_data(cell.public) if cell.public else None,
+        images=len(splits.public),
+        seed=cell.request.seed,
+        sha256=pool_sha256(splits.public),
+    )
+    return Description(
+        release=said.seal,
+        readme=readme,
+        dataset=_data(cell.dataset),
+        public=public,
+        checks=Checks(),
+        commitment=UNSEALED,
+        id=UNSEALED,
+    )
+
+
+def _committed(path: Path, pack: Pack, truth: Truth, salt: bytes) -> Description:
+    """Write the truth; gives the description with what can be checked and its commitment."""
+    described = pack.described.model_copy(update={"checks": checks(truth, pack)})
+    return described.committed(write_truth(path, truth, described, salt))
 
 
 @contextmanager

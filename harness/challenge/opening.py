@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from harness.api import IntegrityError
-from harness.challenge.pack import Checks, Pack, Statement, flaw
+from harness.challenge.pack import Checks, Description, Pack, flaw
 from harness.store.artifacts import save_tensors
 from harness.store.files import read_tensors, sha256_of_file
 
@@ -52,12 +52,12 @@ class Truth:
         return self.sources.flatten(0, 1) < len(self.images)
 
 
-def write_truth(path: Path, truth: Truth, statement: Statement, salt: bytes) -> str:
+def write_truth(path: Path, truth: Truth, described: Description, salt: bytes) -> str:
     """Write an opening; gives the commitment."""
     tensors = {name: getattr(truth, name) for name in TRUTH}
     tensors |= {f"extra.{name}": tensor for name, tensor in truth.extra.items()}
     tensors["salt"] = torch.tensor(list(salt), dtype=torch.uint8)
-    tensors["pack"] = torch.tensor(list(bytes.fromhex(statement.digest)), dtype=torch.uint8)
+    tensors["pack"] = torch.tensor(list(bytes.fromhex(described.digest)), dtype=torch.uint8)
     save_tensors(tensors, path)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -75,7 +75,7 @@ def open_truth(path: Path, pack: Pack) -> Truth:
             "It is the truth of another pack, or one of the two was changed."
         )
     tensors = read_tensors(path, "truth")
-    problem = _problem(tensors, described)
+    problem = _problem(tensors, pack)
     if problem:
         raise IntegrityError(f"{path} is what was committed to, and {problem}.")
     truth = truth_of(tensors)
@@ -92,32 +92,33 @@ def truth_of(tensors: Mapping[str, Tensor]) -> Truth:
     return Truth(images, classes, weights, sources, extra)
 
 
-def _problem(tensors: Mapping[str, Tensor], statement: Statement) -> str | None:
-    """Why these tensors are no opening of the pack that says this, or None."""
+def _problem(tensors: Mapping[str, Tensor], pack: Pack) -> str | None:
+    """Why these tensors are no opening of this pack, or None."""
+    said = pack.said
     wanted = {*TRUTH, "salt", "pack"}
     if not wanted <= set(tensors):
         return f"lacks {', '.join(sorted(wanted - set(tensors)))}"
-    if bytes(tensors["pack"].flatten().tolist()).hex() != statement.digest:
+    if bytes(tensors["pack"].flatten().tolist()).hex() != pack.described.digest:
         return "challenge.json does not say what it said then: the pack was changed"
     classes, sources = tensors["classes"], tensors["sources"]
-    n, k = statement.private, sources.shape[-1] if sources.ndim else 0
+    n, k = said.rows, sources.shape[-1] if sources.ndim else 0
     whole = (
         classes.shape == (n,)
-        and sources.shape == (statement.rounds, n, k)
+        and sources.shape == (said.rounds, n, k)
         and {classes.dtype, sources.dtype} == {torch.int64}
-        and {*classes.tolist()} <= {*range(len(statement.classes))}
+        and {*classes.tolist()} <= {*range(len(said.classes))}
         and bool((sources >= 0).all())
     )
     if not whole:
         return "its classes or sources are not those of this pack"
-    return flaw("images", tensors["images"], (n, *statement.shape)) or flaw(
-        "weights", tensors["weights"], (statement.rounds, n, k)
+    return flaw("images", tensors["images"], (n, *said.preprocessing.shape)) or flaw(
+        "weights", tensors["weights"], (said.rounds, n, k)
     )
 
 
 def _unmet(truth: Truth, pack: Pack) -> str | None:
     """Which check that the pack claims to pass it does not pass."""
-    claimed, found = pack.described.checks, checks(truth, pack.described, pack)
+    claimed, found = pack.described.checks, checks(truth, pack)
     if claimed.labels and not found.labels:
         return "the pack's labels are not those of its mixtures"
     if claimed.encodings != "no" and found.encodings == "no":
@@ -125,9 +126,9 @@ def _unmet(truth: Truth, pack: Pack) -> str | None:
     return None
 
 
-def checks(truth: Truth, statement: Statement, pack: Pack) -> Checks:
+def checks(truth: Truth, pack: Pack) -> Checks:
     """What of a pack can be recomputed from its truth."""
-    return Checks(labels=_labels_hold(truth, pack.labels), encodings=_held(truth, statement, pack))
+    return Checks(labels=_labels_hold(truth, pack.labels), encodings=_held(truth, pack))
 
 
 def _labels_hold(truth: Truth, labels: Tensor) -> bool:
@@ -139,13 +140,12 @@ def _labels_hold(truth: Truth, labels: Tensor) -> bool:
     return bool((expected - labels.flatten(0, 1)).abs().max() <= CLOSE)
 
 
-def _held(
-    truth: Truth, statement: Statement, pack: Pack
-) -> Literal["values", "absolute values", "no"]:
+def _held(truth: Truth, pack: Pack) -> Literal["values", "absolute values", "no"]:
     """Whether encodings are the mixtures of the private images, perhaps but for their signs."""
-    if statement.encoded_shape != statement.shape or not truth.own.all():
+    steps = pack.said.preprocessing
+    if pack.said.shape != steps.shape or not truth.own.all():
         return "no"
-    standardised = statement.scale.standardise(truth.images)
+    standardised = steps.scale.standardise(truth.images)
     held: Literal["values", "absolute values", "no"] = "values"
     for weights, sources, encodings in zip(
         truth.weights, truth.sources, pack.encodings, strict=True

@@ -31,8 +31,9 @@ from harness.api import (
 from harness.asking.registry import registry
 from harness.challenge import DECRYPTIONS, IMAGES, ROWS, TARGETS
 from harness.challenge.opening import Truth, open_truth
-from harness.challenge.pack import Description, read_pack
+from harness.challenge.pack import Pack, read_pack
 from harness.challenge.public import public_splits
+from harness.packages.statement import Statement
 from harness.rng import KeyedStream, board_key
 from harness.scoring.matching import (
     COLOUR,
@@ -65,19 +66,19 @@ class Submission:
     targets: Tensor | None = None
 
 
-def read_submission(path: Path, described: Description) -> Submission:
-    """A submission to this pack; UsageError says what it should have been."""
+def read_submission(path: Path, said: Statement) -> Submission:
+    """A submission to the pack of this package; UsageError says what it should have been."""
     digest = sha256_of_file(path, "submission")
     tensors = read_tensors(path, "submission")
     _check_names(tensors)
     if DECRYPTIONS in tensors:
-        shape = (described.rounds, described.private, *described.shape)
+        shape = (said.rounds, said.rows, *said.preprocessing.shape)
         images = _unit(DECRYPTIONS, tensors[DECRYPTIONS], shape)
         return Submission(digest, None, images.flatten(0, 1))
-    images = _unit(IMAGES, tensors[IMAGES], (None, *described.shape))
-    if not 0 < len(images) <= described.private:
+    images = _unit(IMAGES, tensors[IMAGES], (None, *said.preprocessing.shape))
+    if not 0 < len(images) <= said.rows:
         raise UsageError(
-            f"The submission holds {len(images)} images; there are {described.private} private "
+            f"The submission holds {len(images)} images; there are {said.rows} private "
             "ones, and each may be submitted once."
         )
     return Submission(digest, images, None, tensors.get(ROWS), tensors.get(TARGETS))
@@ -241,23 +242,21 @@ class ChallengeScore(BaseModel, frozen=True, extra="forbid"):
 def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
     """Score a submission; UsageError for bad input, IntegrityError for a broken pack."""
     read = read_pack(pack)
-    description, known = read.described, open_truth(truth, read)
-    given = read_submission(submission, description)
-    answer, found, guesses = _answer(given, known, description)
-    ssim, reason = _ssim(known, description)
-    nulls, notes = _nulls(known, description, guesses)
+    said, known = read.said, open_truth(truth, read)
+    given = read_submission(submission, said)
+    answer, found, guesses = _answer(given, known, said)
+    ssim, reason = _ssim(known, said)
+    nulls, notes = _nulls(known, read, guesses)
     compares: dict[str, Compare] = {"ssim": ssim.score} if ssim else {}
     compares["l2"] = l2
-    left = description.private - found
-    left_out = (
-        f"{left} of {description.private} private images were not submitted: mean colour instead"
-    )
+    left = said.rows - found
+    left_out = f"{left} of {said.rows} private images were not submitted: mean colour instead"
     return ChallengeScore(
-        pack=description.id,
+        pack=read.described.id,
         submission=given.sha256,
         kind="images" if answer.images is not None else "decryptions",
-        encodings=description.rounds * description.private,
-        targets=description.private,
+        encodings=said.rounds * said.rows,
+        targets=said.rows,
         found=found,
         matched=bool(guesses),
         measures=_measures(answer, known, nulls, compares),
@@ -266,9 +265,7 @@ def score(pack: Path, truth: Path, submission: Path) -> ChallengeScore:
     )
 
 
-def _answer(
-    given: Submission, truth: Truth, description: Description
-) -> tuple[Submission, int, int]:
+def _answer(given: Submission, truth: Truth, said: Statement) -> tuple[Submission, int, int]:
     """The submission in the order of the private images, or of the encodings.
 
     Beside it, of how many private images it has one, and how many of these only the truth could
@@ -278,42 +275,44 @@ def _answer(
         return given, len(truth.images), 0
     matched = placed(given, truth)
     found = matched.found.view(-1, 1, 1, 1)
-    images = matched.images.where(found, _colour(truth, description))
+    images = matched.images.where(found, _colour(truth, said))
     return replace(given, images=images), int(found.sum()), matched.unnamed
 
 
-def _colour(truth: Truth, description: Description) -> Tensor:
-    return truth.images.new_tensor(description.mean).view(-1, 1, 1)
+def _colour(truth: Truth, said: Statement) -> Tensor:
+    return truth.images.new_tensor(said.preprocessing.scale.mean).view(-1, 1, 1)
 
 
-def _ssim(truth: Truth, description: Description) -> tuple[Metric | None, tuple[str, ...]]:
+def _ssim(truth: Truth, said: Statement) -> tuple[Metric | None, tuple[str, ...]]:
     """The harness's SSIM, or a sentence on why there is none."""
     nobody = Samples(truth.images[:0], truth.classes[:0])
     scene = Scene(
-        scale=description.scale,
+        scale=said.preprocessing.scale,
         device=truth.images.device,
         assets=AssetFolder({}),
         decoys=nobody.images,
         public=nobody,
         labels=truth.classes,
-        classes=len(description.classes),
+        classes=len(said.classes),
     )
     metric: Metric = registry().build("metrics", "ssim", scene)
-    reason = metric.unavailable(description.shape)
+    reason = metric.unavailable(said.preprocessing.shape)
     return (None, (f"no SSIM: {reason}",)) if reason else (metric, ())
 
 
-def _nulls(truth: Truth, description: Description, guesses: int) -> tuple[Nulls, tuple[str, ...]]:
+def _nulls(truth: Truth, pack: Pack, guesses: int) -> tuple[Nulls, tuple[str, ...]]:
     """Reconstructions without the release, given as much help as the submission."""
     private = Samples(truth.images, truth.classes)
-    colour = _colour(truth, description).expand_as(truth.images)
+    colour = _colour(truth, pack.said).expand_as(truth.images)
     try:
-        public = public_splits(description).public
+        public = public_splits(pack).public
     except HarnessError as error:  # a dataset that is not here, or is another: no reason to stop
         reason = f"no null but the mean colour, for want of public images: {error}"
         return Nulls({COLOUR: colour}), (reason,)
-    stream = KeyedStream(board_key(description.public.seed)).stream(stage="judge", use="nulls")
-    nulls = make_nulls(public, private, description.classes, description.mean, stream)
+    stream = KeyedStream(board_key(pack.described.public.seed)).stream(stage="judge", use="nulls")
+    said = pack.said
+    mean = said.preprocessing.scale.mean
+    nulls = make_nulls(public, private, said.classes, mean, stream)
     if guesses:
         nulls = match_nulls(
             with_codebook(nulls, public, private, stream, guesses), truth.images, guesses

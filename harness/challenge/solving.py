@@ -18,14 +18,16 @@ from harness.api import (
     Release,
     ReleaseKind,
     Samples,
+    Scale,
     Splits,
     UsageError,
 )
 from harness.asking.registry import registry
 from harness.asking.request import parse_one
 from harness.challenge import IMAGES, ROWS, TARGETS
-from harness.challenge.pack import Pack, Statement, read_pack
+from harness.challenge.pack import Pack, read_pack
 from harness.challenge.public import drawn, stranger
+from harness.packages.statement import Statement
 from harness.running.attack import AttackStage
 from harness.running.release import ReleaseStage
 from harness.running.run import Observer, Run
@@ -58,40 +60,40 @@ def solve(
         reason = str(run.cell.reason).removesuffix("; ask for a stronger one with --threat-model")
         raise NotApplicable(f"a pack does not hold what '{attack}' needs: {reason}")
     with run.watched("load"):
-        splits = _splits(pack.described, drawn(run, pack.described).public)
+        splits = _splits(pack.said, drawn(run, pack).public)
     run.give(Space.of(run.cell), splits)
     tensors = {"encodings": pack.encodings, "labels": pack.labels}
     run.give(ReleaseStage.of(run.cell), Release(ReleaseKind.ENCODINGS, tensors, {}, {}))
     with run:
         found = run(AttackStage(run.cell, plan)).reconstruction
-    write_atomically(out.resolve(), save(_tensors(found, pack.described)))
+    write_atomically(out.resolve(), save(_tensors(found, pack.said.preprocessing.scale)))
     return found.diagnostics
 
 
 def _run(pack: Pack, attack: str, observer: Observer, options: dict[str, Any]) -> Run:
     """A run whose keys name the pack: it stands for the owner, and its pool for the splits."""
-    own = pack.described
+    own, steps = pack.described, pack.said.preprocessing
     fixed = {"only": "privacy", "release": "encodings", "threat_model": THREAT_MODEL}
-    run = stranger(own, observer, attack=attack, **fixed, **options)
-    pool = [own.public.sha256, own.private, own.shape, own.classes, own.mean, own.std]
+    run = stranger(pack, observer, attack=attack, **fixed, **options)
+    pool = [own.public.sha256, pack.said.rows, steps.model_dump(mode="json"), pack.said.classes]
     data = {run.cell.dataset.written: sha256_of(pool)}
     run.cell = replace(run.cell, owner=f"pack {own.id}", fingerprints=data)
     return run
 
 
-def _splits(statement: Statement, public: Samples) -> Splits:
+def _splits(said: Statement, public: Samples) -> Splits:
     """The public images, and as many blanks as there are private ones."""
     blank = Samples(
-        torch.zeros(statement.private, *statement.shape, dtype=torch.uint8),
-        torch.zeros(statement.private, dtype=torch.int64),
+        torch.zeros(said.rows, *said.preprocessing.shape, dtype=torch.uint8),
+        torch.zeros(said.rows, dtype=torch.int64),
     )
-    return Splits(blank, public, public[:0], statement.scale, statement.classes)
+    return Splits(blank, public, public[:0], said.preprocessing.scale, said.classes)
 
 
-def _tensors(found: Reconstruction, statement: Statement) -> dict[str, Tensor]:
+def _tensors(found: Reconstruction, scale: Scale) -> dict[str, Tensor]:
     """A reconstruction as a submission: images in [0,1]."""
     if found.images is None:
         raise CellFailed("the attack makes claims and returned no images: nothing to submit")
-    images = statement.scale.within(statement.scale.restore(found.images.float()))
+    images = scale.within(scale.restore(found.images.float()))
     tensors = {IMAGES: images, ROWS: found.rows, TARGETS: found.targets}
     return {name: each.cpu().contiguous() for name, each in tensors.items() if each is not None}

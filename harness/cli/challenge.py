@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.challenge import MEASURES, PACK
-from harness.cli.evaluate import read_key
 from harness.cli.options import (
     PATH,
     epilog,
@@ -23,7 +23,7 @@ from harness.cli.options import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from harness.challenge.pack import Description
+    from harness.challenge.pack import Pack
     from harness.challenge.scoring import ChallengeScore
 
 ASKED = ("preset", "seconds", "megabytes", "device", "threads")
@@ -58,7 +58,7 @@ def command() -> None:
     epilog=_with_text(
         PACK,
         "harness challenge make --dataset cifar10 --out pack --truth truth.safetensors",
-        "harness challenge make --defense 'instahide[k=2]' --rounds 10 --owner-key key.bin "
+        "harness challenge make --defense 'instahide[k=2]' --rounds 10 --owner-key my.key "
         "--out pack --truth truth.safetensors",
     ),
 )
@@ -69,9 +69,7 @@ def command() -> None:
 @request_option("public_size", "Public images at most.", unset="20000")
 @request_option("rounds", default=50)
 @request_option("seed", "Seed of the public pool.", 0)
-@click.option(
-    "--owner-key", type=PATH, help="File whose bytes key all secrets.  [default: a fresh key]"
-)
+@click.option("--owner-key", type=PATH, help="File of `harness keygen`.  [default: a fresh key]")
 @click.option("--out", type=PATH, required=True, help="Where the pack goes: no or empty folder.")
 @click.option(
     "--truth", type=PATH, required=True, help="Where the owner's truth goes: no file yet."
@@ -91,23 +89,22 @@ def make(
     from harness.challenge.making import Places
     from harness.challenge.making import make as run
     from harness.cli.progress import Bars
+    from harness.packages.keys import read_owner_key
 
-    key = read_key(owner_key) if owner_key else None
+    key = read_owner_key(owner_key) if owner_key else None
     with Bars(quiet=quiet or as_json) as watching:
-        described = run(Places(out, truth), key, watching, **given(options))
-    if as_json:
-        click.echo(described.model_dump_json())
-    else:
-        _print_made(described, out, truth, fresh=key is None)
+        made = run(Places(out, truth), key, watching, **given(options))
+    values = made.described.model_dump(mode="json")
+    print_answer(as_json, values, _made_lines(made, out, truth, fresh=key is None))
 
 
-def _print_made(described: Description, out: Path, truth: Path, *, fresh: bool) -> None:
-    count, rounds = described.private, described.rounds
-    click.echo(f"pack        {out}: {count} private images, {rounds} encodings of each")
-    click.echo(f"truth       {truth}: keep it, and keep it to yourself")
-    click.echo(f"commitment  {described.commitment}")
+def _made_lines(made: Pack, out: Path, truth: Path, *, fresh: bool) -> Iterator[str]:
+    count, rounds = made.said.rows, made.said.rounds
+    yield f"pack        {out}: {count} private images, {rounds} encodings of each"
+    yield f"truth       {truth}: keep it, and keep it to yourself"
+    yield f"commitment  {made.described.commitment}"
     if fresh:
-        click.echo(
+        yield (
             "key         drawn for this challenge and forgotten; to be able to make the same "
             "again, use --owner-key"
         )

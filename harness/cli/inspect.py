@@ -66,6 +66,9 @@ def promise_lines(promise: Promise, who: str = "proven") -> Iterator[str]:
     """What is proven; of a package that is read, nobody checked more than that it is stated."""
     from harness.cli.ceiling import proof_lines
 
+    if not promise.ceilings:
+        yield "nothing is promised of what leaks"
+        return
     yield f"{who} of any one image in {promise.rounds} rounds, all that are counted:"
     for name, proof in promise.ceilings.items():
         yield from (f"  {name}: {line}" for line in proof_lines(proof))

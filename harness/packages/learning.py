@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,6 +13,7 @@ import torch
 
 from harness.api import (
     Budget,
+    CellFailed,
     Classifier,
     Encoder,
     Learner,
@@ -23,11 +24,12 @@ from harness.api import (
     UsageError,
 )
 from harness.asking.plan import resolved
+from harness.asking.request import Resolved
 from harness.packages.model import (
     ASKED,
+    ONNX,
     Described,
     Learned,
-    Model,
     check_folder,
     new_folder,
     require_onnx,
@@ -35,22 +37,30 @@ from harness.packages.model import (
     write_onnx,
 )
 from harness.packages.package import Package
-from harness.packages.program import program_of
-from harness.packages.releasing import DISTRIBUTION
+from harness.packages.program import Program, Step, program_of
+from harness.packages.releasing import DISTRIBUTION, content_sha256
 from harness.packages.samples import Way, require_known
 from harness.packages.statement import Preprocessing, Statement, Used
 from harness.rng import public_stream
 from harness.running.load import collection_of
 from harness.running.run import Observer, Run
-from harness.running.stage import plugin_boundary
+from harness.running.stage import code_identity, hardware, plugin_boundary
 from harness.sandbox.jobs import Named, encoder
-from harness.store.provenance import plain_config
+from harness.scoring.flags import first_line
+from harness.store.artifacts import Artifact, below
+from harness.store.paths import scratch_folder
+from harness.store.provenance import plain_config, plugin_identity, sha256_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from harness.api.plugins import Progress
+
 APART = 1.5
 """Parameters that parties measured for themselves may differ by this factor."""
+NO_PUBLIC = " This server has no public images: --public names some."
+STAGE = "learned"
+"""The folder in the store of what learners made of packages."""
 PUBLIC = 5000
 """Public images that a learner is given, at most: what closed forms look at."""
 
@@ -177,13 +187,16 @@ class Done:
 
     described: Described
     notes: tuple[str, ...]
+    stored: tuple[str, ...]
+    """Learners whose models an earlier command had stored."""
 
 
 def learn(paths: Sequence[Path], asked: Plan, out: Path, observer: Observer) -> Done:
-    """Check packages, join them, let a learner learn, and write the model.
+    """Check packages, join them, let learners learn, and write the model of the best.
 
-    UsageError where packages do not fit or the learner cannot be asked; IntegrityError where one
-    was changed; CellFailed where the learner fails.
+    What each learner made is kept in the store as soon as it ended: the same command goes on from
+    there. UsageError where packages do not fit or the learner cannot be asked; IntegrityError where
+    one was changed; CellFailed where the learner fails.
     """
     check_folder(out)
     if asked.onnx:
@@ -205,27 +218,40 @@ def open_packages(paths: Iterable[Path]) -> Iterator[list[Package]]:
 
 def _learned(release: Joined, asked: Plan, out: Path, observer: Observer) -> Done:
     datasets = {"dataset": asked.test or asked.public, "public": asked.public}
+    options = {"learner": asked.learner, "victim": asked.victim, "seed": asked.seed}
     _check_shape(release)
-    way = Way.of(release.steps, observer, victim=asked.victim, seed=asked.seed, **datasets)
-    used, learner = _learner(way.run, asked)
-    lesson = _lesson(release, way, asked)
-    torch.manual_seed(lesson.rng.stream(what="torch").seed())
-    with plugin_boundary(used.name), observer.stage(f"learn {used.name}") as progress:
-        budget = Budget(float("inf"), way.run.cell.request.megabytes, way.run.cell.threads)
-        try:
-            classifier: Classifier = learner.learn(lesson, budget, progress)
-        except NotApplicable as error:
-            hint = "" if asked.public else " This server has no public images: --public names some."
-            raise UsageError(f"'{used.name}' learns nothing here: {error}{hint}") from None
-    program = program_of(classifier, release.steps.shape, used.name)
+    way = Way.of(release.steps, observer, **options, **datasets)
+    learners = _learners(way.run, asked)
+    school = School(release, way, _public(way, asked.public), _law(way.run, release), asked)
+    taught, left_out = _all_taught(school, learners, observer)
+    best, told, strangers = next(iter(taught)), dict[str, Any](), list[str]()
+    if asked.test:
+        trials = _trials(taught, release.classes, way, asked.test, observer)
+        best, told = _chosen(trials, asked)
+        strangers = [*_strangers(asked.test, way, release.classes)]
+    described = _described(release, asked, learners[best], taught[best].program, told)
+    with new_folder(out) as folder:
+        described = save_model(folder, described, taught[best].program)
+        if (onnx := taught[best].onnx) is not None:
+            (folder / ONNX).write_bytes(onnx)
+    stored = tuple(name for name, each in taught.items() if each.stored)
+    return Done(described, (*release.notes, *left_out, *strangers), stored)
+
+
+def _described(
+    release: Joined, asked: Plan, learner: Resolved, program: Program, told: Mapping[str, Any]
+) -> Described:
+    """What the model will say; `told` is of the test images."""
+    used = Used(name=learner.name, version=learner.spec.version, config=plain_config(learner))
     learned = Learned(
         learner=used,
         packages=tuple(package.said.release for package in release.packages),
         rows=release.rows,
         rounds=release.rounds,
         public=asked.public or "",
+        **told,
     )
-    described = Described(
+    return Described(
         schema=1,
         version=version(DISTRIBUTION),
         classes=release.classes,
@@ -234,17 +260,150 @@ def _learned(release: Joined, asked: Plan, out: Path, observer: Observer) -> Don
         steps=program.steps,
         tensors_sha256="",
     )
-    notes = list(release.notes)
-    if asked.test:
-        with observer.stage("test"):
-            told, strangers = _tested(Model(described, program), way, asked.test)
-        described = described.model_copy(update={"learned": learned.model_copy(update=told)})
-        notes += _strangers(asked.test, strangers)
-    with new_folder(out) as folder:
-        described = save_model(folder, described, program)
-        if asked.onnx:
-            write_onnx(folder, classifier, described)
-    return Done(described, tuple(notes))
+
+
+def _learners(run: Run, asked: Plan) -> Mapping[str, Resolved]:
+    """Who learns, as written; UsageError where nobody could say whose model counts."""
+    found = run.cell.learners
+    if asked.test is None and len(found) > 1:
+        raise UsageError(
+            f"'{asked.learner}' is many learners; --test chooses among them, or name one of "
+            f"{', '.join(found)}."
+        )
+    for each in found.values():
+        if each.spec.reads is not ReleaseKind.ENCODINGS:
+            raise UsageError(
+                f"'{each.name}' learns from {each.spec.reads}; packages hold encodings."
+            )
+    return found
+
+
+def _all_taught(
+    school: School, learners: Mapping[str, Resolved], observer: Observer
+) -> tuple[dict[str, Taught], list[str]]:
+    """What each made; of a set, notes on those that made nothing."""
+    taught, failed = {}, {}
+    for name, learner in learners.items():
+        try:
+            taught[name] = school.taught(name, learner, observer)
+        except (UsageError, CellFailed) as error:
+            if len(learners) == 1:
+                raise
+            failed[name] = first_line(error)
+    if not taught:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        raise CellFailed(f"no learner came to an end ({reasons})")
+    return taught, [f"{name} is left out: {reason}" for name, reason in failed.items()]
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a learner made, and the same for ONNX's runtimes where that is asked for."""
+
+    program: Program
+    onnx: bytes | None
+    stored: bool
+    """Whether an earlier command had it learn."""
+
+    @classmethod
+    def of(cls, artifact: Artifact, *, stored: bool) -> Taught:
+        """What is in the store; UsageError where no model can hold what was learned."""
+        if "refused" in artifact.facts:
+            raise UsageError(artifact.facts["refused"])
+        steps = tuple(Step.model_validate(each) for each in artifact.facts["steps"])
+        onnx = artifact.tensors.get(ONNX)
+        program = Program(steps, below("program.", artifact.tensors))
+        return cls(program, None if onnx is None else onnx.numpy().tobytes(), stored)
+
+
+@dataclass(frozen=True)
+class School:
+    """What a server has: joined packages that were checked, and public images if any are named."""
+
+    release: Joined
+    way: Way
+    public: Samples
+    law: Encoder
+    asked: Plan
+
+    def taught(self, name: str, learner: Resolved, observer: Observer) -> Taught:
+        """What a learner makes of it, from the store or made.
+
+        UsageError where it cannot learn from this, or no model can hold what it learned.
+        """
+        store, key, label = self.way.run.store, self._key(name, learner), f"learn {name}"
+        with store.turn(STAGE, key) as stored:
+            if stored is not None:
+                observer.cached(label)
+                return Taught.of(stored, stored=True)
+            with observer.stage(label) as progress:
+                made = self._made(name, learner, progress)
+            store.write(STAGE, key, made)
+            return Taught.of(made, stored=False)
+
+    def _key(self, name: str, learner: Resolved) -> str:
+        """Of all that decides it: packages are what their seals say, since they were checked."""
+        run, law = self.way.run, self.release.law
+        return sha256_of(
+            {
+                **code_identity(__name__),
+                "packages": [package.said.seal for package in self.release.packages],
+                "rounds": self.release.rounds,
+                "law": plugin_identity(resolved("defenses", law.name, "standard", run.registry)),
+                "public": content_sha256(self.public.images),
+                "learner": [name, plugin_identity(learner)],
+                "victim": plugin_identity(run.cell.victim),
+                "seed": self.asked.seed,
+                "megabytes": run.cell.request.megabytes,
+                "hardware": hardware(run.cell),
+                "onnx": self.asked.onnx,
+            }
+        )
+
+    def _made(self, name: str, learner: Resolved, progress: Progress) -> Artifact:
+        run = self.way.run
+        lesson = self._lesson(name)
+        budget = Budget(float("inf"), run.cell.request.megabytes, run.cell.threads)
+        built: Learner[Any] = run.build("learners", learner.spec, learner.config)
+        torch.manual_seed(lesson.rng.stream(what="torch").seed())
+        with plugin_boundary(learner.name):
+            try:
+                classifier: Classifier = built.learn(lesson, budget, progress)
+            except NotApplicable as error:
+                hint = "" if len(self.public) else NO_PUBLIC
+                raise UsageError(f"'{learner.name}' learns nothing here: {error}{hint}") from None
+        shape = self.release.steps.shape
+        try:
+            program = program_of(classifier, shape, learner.name)
+        except UsageError as error:  # kept too: it took as long to find out
+            return Artifact({}, {"refused": str(error)})
+        if program.logits(torch.zeros(1, *shape)).shape[1] != lesson.classes:
+            raise CellFailed(f"'{learner.name}' does not give a logit for each class")
+        tensors = {f"program.{key}": tensor for key, tensor in program.tensors.items()}
+        if self.asked.onnx:
+            tensors[ONNX] = self._onnx(classifier)
+        return Artifact(tensors, {"steps": [s.model_dump(mode="json") for s in program.steps]})
+
+    def _onnx(self, classifier: Classifier) -> Tensor:
+        """The bytes of the file."""
+        with scratch_folder(self.way.run.store.root, STAGE) as folder:
+            write_onnx(folder / ONNX, classifier, self.release.steps)
+            return torch.frombuffer(bytearray((folder / ONNX).read_bytes()), dtype=torch.uint8)
+
+    def _lesson(self, name: str) -> Lesson:
+        run, release = self.way.run, self.release
+        victim = run.cell.victim
+        return Lesson(
+            release=release,
+            public=self.public,
+            law=self.law,
+            scale=release.steps.scale,
+            shape=release.steps.shape,
+            classes=len(release.classes),
+            device=torch.device("cpu"),
+            rng=public_stream(self.asked.seed).stream(stage="learn", learner=name),
+            victim=run.build("victims", victim.spec, victim.config),
+        )
 
 
 def _check_shape(release: Joined) -> None:
@@ -256,43 +415,6 @@ def _check_shape(release: Joined) -> None:
             f"Encodings of shape {release.shape} are not what the law '{release.law.name}' makes "
             f"of images of shape {shape}: that is {wanted}."
         )
-
-
-def _strangers(dataset: str, classes: Sequence[str]) -> list[str]:
-    if not classes:
-        return []
-    return [f"left out of the test: images of {dataset} of {', '.join(classes)}, in no package"]
-
-
-def _learner(run: Run, asked: Plan) -> tuple[Used, Learner[Any]]:
-    found = resolved("learners", asked.learner, run.cell.request.preset, run.registry)
-    if found.spec.members:
-        names = ", ".join(found.spec.members)
-        raise UsageError(f"'{found.name}' is many learners; name one of {names}.")
-    if found.spec.reads is not ReleaseKind.ENCODINGS:
-        raise UsageError(f"'{found.name}' learns from {found.spec.reads}; packages hold encodings.")
-    used = Used(name=found.name, version=found.spec.version, config=plain_config(found))
-    learner: Learner[Any] = run.build("learners", found.spec, found.config)
-    return used, learner
-
-
-def _lesson(release: Joined, way: Way, asked: Plan) -> Lesson:
-    """What a server has: packages, and public images if any are named."""
-    run = way.run
-    public = _public(way, asked.public)
-    victim = run.cell.victim
-    stream = public_stream(asked.seed).stream(stage="learn", learner=asked.learner)
-    return Lesson(
-        release=release,
-        public=public,
-        law=_law(run, release),
-        scale=release.steps.scale,
-        shape=release.steps.shape,
-        classes=len(release.classes),
-        device=torch.device("cpu"),
-        rng=stream,
-        victim=run.build("victims", victim.spec, victim.config),
-    )
 
 
 def _law(run: Run, release: Joined) -> Encoder:
@@ -315,27 +437,67 @@ def _public(way: Way, dataset: str | None) -> Samples:
     return Samples(images, torch.zeros(len(images), dtype=torch.int64))
 
 
-def _tested(model: Model, way: Way, dataset: str) -> tuple[dict[str, Any], list[str]]:
-    """Accuracy over a dataset's test images whose classes are known by name, and which are not."""
+def _trials(
+    taught: Mapping[str, Taught],
+    classes: tuple[str, ...],
+    way: Way,
+    dataset: str,
+    observer: Observer,
+) -> dict[str, Tensor]:
+    """By learner, which test images its model names rightly."""
+    trials = {}
+    for name, each in taught.items():
+        with observer.stage(f"test {name}"):
+            trials[name] = _tried(each.program, classes, way, dataset)
+    return trials
+
+
+def _tried(program: Program, classes: tuple[str, ...], way: Way, dataset: str) -> Tensor:
+    """[n] bool: which test images of a dataset are named rightly.
+
+    Of those whose classes are known by name; UsageError where there are none.
+    """
+    held = collection_of(way.run, way.run.cell.dataset)
+    ours = torch.tensor([classes.index(n) if n in classes else -1 for n in held.classes])
+    wanted = ours[held.test.labels]
+    rows = (wanted >= 0).nonzero().view(-1)
+    if not len(rows):
+        raise UsageError(f"'{dataset}' has no test image of a class that packages have.")
+    found = []
+    for part in torch.split(rows, ASKED):
+        logits = program.logits(way.standardised(held.test[part]).images)
+        found.append(logits.argmax(1) == wanted[part])
+    return torch.cat(found)
+
+
+def _chosen(trials: Mapping[str, Tensor], asked: Plan) -> tuple[str, dict[str, Any]]:
+    """The best learner, the first of equals, and what is told of it.
+
+    One of several is chosen on half of the images and reported on the other half: on the same ones
+    it would seem better than it is.
+    """
+    first, *others = trials
+    n = len(trials[first])
+    if not others:
+        return first, _told(trials[first], asked)
+    if n < 2:
+        raise UsageError("Learners are chosen on half of the test images; there is one.")
+    order = public_stream(asked.seed).stream(what="halves").permutation(n)
+    standing = {name: float(t[order[: n // 2]].double().mean()) for name, t in trials.items()}
+    best = max(standing, key=lambda name: standing[name])
+    return best, {**_told(trials[best][order[n // 2 :]], asked), "validation": standing}
+
+
+def _told(right: Tensor, asked: Plan) -> dict[str, Any]:
     from scipy.stats import binomtest
 
+    named, n = int(right.sum()), len(right)
+    interval = binomtest(named, n).proportion_ci(method="wilson")
+    ends = float(interval.low), float(interval.high)
+    return {"test": asked.test, "accuracy": named / n, "interval": ends}
+
+
+def _strangers(dataset: str, way: Way, classes: tuple[str, ...]) -> Iterator[str]:
     held = collection_of(way.run, way.run.cell.dataset)
-    names = held.classes
-    ours = torch.tensor([model.classes.index(n) if n in model.classes else -1 for n in names])
-    wanted = ours[held.test.labels]
-    strangers = [n for n in names if n not in model.classes]
-    known = wanted >= 0
-    if not bool(known.any()):
-        raise UsageError(f"'{dataset}' has no test image of a class that packages have.")
-    right = 0
-    rows = known.nonzero().view(-1)
-    for part in torch.split(rows, ASKED):
-        logits = model.logits(way.standardised(held.test[part]).images)
-        right += int((logits.argmax(1) == wanted[part]).sum())
-    interval = binomtest(right, len(rows)).proportion_ci(method="wilson")
-    told = {
-        "test": dataset,
-        "accuracy": right / len(rows),
-        "interval": (float(interval.low), float(interval.high)),
-    }
-    return told, strangers
+    if unknown := [name for name in held.classes if name not in classes]:
+        yield f"left out of the test: images of {dataset} of {', '.join(unknown)}, in no package"

@@ -37,7 +37,10 @@ ASKED = 512
 
 
 class Learned(Part):
-    """What a model was made of. `accuracy` is of the images of `test`, where some were given."""
+    """What a model was made of. `accuracy` is of the images of `test`, where some were given.
+
+    Where a learner was chosen from a set, it is of the half of them that did not choose.
+    """
 
     learner: Used
     packages: tuple[Text, ...]
@@ -48,6 +51,8 @@ class Learned(Part):
     test: Text = ""
     accuracy: float | None = None
     interval: tuple[float, float] | None = None
+    validation: dict[Text, float] = Field({})
+    """Of a set, by learner: the accuracy that one was chosen by, on the other half of `test`."""
 
 
 class Described(Part):
@@ -201,7 +206,7 @@ def _said(model: Model, way: Way, samples: Samples, names: Sequence[str]) -> Ite
         yield Prediction(name, model.classes[at], probability)
 
 
-def write_onnx(folder: Path, classifier: Classifier, described: Described) -> None:
+def write_onnx(path: Path, classifier: Classifier, steps: Preprocessing) -> None:
     """The same for ONNX's runtimes: `images` [batch, *shape], to `logits` [batch, classes].
 
     Images are float32 in [0,1], or features as their space gives them; standardising them is part
@@ -211,21 +216,21 @@ def write_onnx(folder: Path, classifier: Classifier, described: Described) -> No
 
     import torch
 
-    scale = described.preprocessing.scale
+    scale = steps.scale
 
     class Asked(torch.nn.Module):
         def forward(self, images: Tensor) -> Tensor:
             return classifier.logits(scale.standardise(images))
 
-    example = torch.zeros(2, *described.preprocessing.shape)
-    with torch.no_grad(), disk_errors(folder), warnings.catch_warnings():
+    example = torch.zeros(2, *steps.shape)
+    with torch.no_grad(), disk_errors(path), warnings.catch_warnings():
         # Torch's exporter uses what torch itself calls old.
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.onnx.export(
             Asked().eval(),
             (example,),
-            folder / ONNX,
+            path,
             input_names=["images"],
             output_names=["logits"],
             dynamic_shapes={"images": {0: torch.export.Dim("batch")}},

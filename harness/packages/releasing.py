@@ -122,10 +122,10 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     _check_words(order, options)
     ledger = _ledger(key, order)
     run = opened(observer, secret=key.secret, **_asked(order, options), ceiling=True)
-    encoding = _encoding(run.cell)
+    encoding = encoding_of(run.cell)
     splits = _owned(run, order, options)
     tags = tags_of(run(LoadStage.of(run.cell)).private.images, key.tag_key)
-    asked = _digest(run.cell, splits, encoding, packed(tags))
+    asked = data_digest(run.cell, splits, encoding, packed(tags))
     _check_like(ledger, order.like)
     entry, history = _begun(ledger, tags, asked, order.party or key.fingerprint, order.again)
     owner = key.stream(entry.release, entry.party, asked)
@@ -133,14 +133,16 @@ def prepare(key: OwnerKey, order: Order, observer: Observer, **options: Any) -> 
     sources = _Sources(run, splits, named, owner)
     source = sources.of(run.cell.request.rounds)
     resolved = _parameters(source, encoding, splits)
-    law = _used(encoding, resolved)
+    law = used(encoding, resolved)
     digest = _law_digest(run.cell, splits, law, source)
     promise, mu = _promise(sources, source.rounds, history, digest, alike=bool(order.like))
     entry = entry.model_copy(update={"law": digest, "rounds": source.rounds, "mu": mu})
     told = resolved if order.like else ()
     doubts = (*_unproven(promise), *_weak(promise), *_named_before(encoding, told))
     notes = tuple(_notes(run, order, source, history, ledger, promise))
-    said = _said(run, splits, source, entry, law, promise)
+    image = tuple(run(LoadStage.of(run.cell)).private.images.shape[1:])
+    whose = Whose(entry.release, entry.party, entry.made)
+    said = unsealed(run.cell, whose, image, splits, source, law, _told(promise))
     stated = law_of(run, source)
     noisy = stated is not None and stated.noise != "none"
     return Pending(said, source, entry, ledger, history, promise, doubts, notes, noisy)
@@ -234,25 +236,39 @@ def _begun(ledger: Ledger, tags: Tags, asked: str, party: str, again: str) -> tu
     return entry, history
 
 
-def _said(
-    run: Run, splits: Splits, source: Source, entry: Entry, law: Used, promise: Promise
+@dataclass(frozen=True)
+class Whose:
+    """Which release a package is, whose, and of when."""
+
+    release: str
+    party: str
+    made: str
+
+
+def unsealed(
+    cell: Cell,
+    whose: Whose,
+    image: tuple[int, ...],
+    splits: Splits,
+    source: Source,
+    law: Written,
+    promise: Promise,
 ) -> Statement:
     """What the package will say, but for the hashes of what is not made yet."""
-    image = tuple(run(LoadStage.of(run.cell)).private.images.shape[1:])
     return Statement(
         schema=1,
         version=version(DISTRIBUTION),
-        made=entry.made,
-        release=entry.release,
-        party=entry.party,
+        made=whose.made,
+        release=whose.release,
+        party=whose.party,
         law=law,
-        preprocessing=_preprocessing(run, image, splits),
+        preprocessing=_preprocessing(cell, image, splits),
         rounds=source.rounds,
         rows=source.rows,
         shape=source.shape,
         classes=splits.classes,
         randomness=Randomness(),
-        promise=_told(promise),
+        promise=promise,
         hashes={},
         seal=UNSEALED,
     )
@@ -273,7 +289,7 @@ def _asked(order: Order, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"rounds": order.like.rounds, **{k: v for k, v in asked.items() if v is not None}}
 
 
-def _encoding(cell: Cell) -> Resolved:
+def encoding_of(cell: Cell) -> Resolved:
     """The one defense; UsageError where it makes no encodings, or these are the images."""
     others = [d for d in cell.defenses if d.spec.stage is not Stage.ENCODING]
     if others or len(cell.defenses) != 1:
@@ -381,7 +397,7 @@ def _law_digest(cell: Cell, splits: Splits, law: Used, source: Source) -> str:
     )
 
 
-def _digest(cell: Cell, splits: Splits, encoding: Resolved, tags: str) -> str:
+def data_digest(cell: Cell, splits: Splits, encoding: Resolved, tags: str = "") -> str:
     """Of the data and of all that decides what is made of it."""
     scale = splits.scale
     return sha256_of(
@@ -391,15 +407,19 @@ def _digest(cell: Cell, splits: Splits, encoding: Resolved, tags: str) -> str:
             "space": space_identity(cell),
             "rounds": cell.request.rounds,
             "images": tags,
-            "private": [_content(splits.private.images), _content(splits.private.labels)],
-            "public": [_content(splits.public.images), _content(splits.public.labels)],
+            "private": [
+                content_sha256(splits.private.images),
+                content_sha256(splits.private.labels),
+            ],
+            "public": [content_sha256(splits.public.images), content_sha256(splits.public.labels)],
             "scale": [scale.mean, scale.std, scale.low, scale.high],
             "classes": splits.classes,
         }
     )
 
 
-def _content(values: Tensor) -> str:
+def content_sha256(values: Tensor) -> str:
+    """A hash of a tensor's kind, shape and bytes."""
     digest = hashlib.sha256(f"{values.dtype} {tuple(values.shape)}".encode())
     for start in range(0, len(values), 4096):
         digest.update(values[start : start + 4096].contiguous().numpy().tobytes())
@@ -429,7 +449,7 @@ class _Sources:
         return replace(view, targets=targets, scale_measured=measured)
 
 
-def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Written:
+def used(resolved: Resolved, parameters: Mapping[str, Any]) -> Written:
     """A plugin with its parameters as they turned out; UsageError where they are no plain ones."""
     values = {**plain_config(resolved), **parameters}
     try:
@@ -441,13 +461,13 @@ def _used(resolved: Resolved, parameters: Mapping[str, Any]) -> Written:
         ) from None
 
 
-def _preprocessing(run: Run, image: tuple[int, ...], splits: Splits) -> Preprocessing:
-    scale, space = splits.scale, run.cell.space
+def _preprocessing(cell: Cell, image: tuple[int, ...], splits: Splits) -> Preprocessing:
+    scale, space = splits.scale, cell.space
     mean, std = (v[:1] if len(set(v)) == 1 else v for v in (scale.mean, scale.std))
     return Preprocessing(
         image=image,
         shape=splits.shape,
-        space=_used(space, {}),
+        space=used(space, {}),
         mean=mean,
         std=std,
         low=scale.low,

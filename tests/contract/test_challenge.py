@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from skimage.metrics import structural_similarity
 from strangers import Machine
@@ -22,9 +24,11 @@ from harness.api import HarnessError, IntegrityError, UsageError
 from harness.asking.registry import registry
 from harness.challenge.making import Places, make
 from harness.challenge.opening import Truth, checks, open_truth, write_truth
-from harness.challenge.pack import Description, describe, read_pack
+from harness.challenge.pack import Description, read_pack
 from harness.challenge.public import public_splits
 from harness.challenge.scoring import l2, placed, read_submission, score
+from harness.packages.keys import OwnerKey
+from harness.packages.package import Package
 from harness.running.run import Observer
 
 N, ROUNDS = 20, 3
@@ -32,8 +36,8 @@ ASKED = {"dataset": "fashion-mini", "private_size": N, "public_size": 300, "roun
 TINY = [f"--{name.replace('_', '-')}={value}" for name, value in ASKED.items()]
 MIX = "instahide[k=2]"
 CROSS = "instahide[preset=challenge,k=4]"
-KEY = b"a key of sixteen bytes or more"
-PACK_FILES = ("challenge.json", "encodings.safetensors", "README.txt")
+KEY = OwnerKey(Path(), b"a key of thirty-two bytes in all")
+PACK_FILES = ("README.txt", "challenge.json", "challenge.release")
 
 
 @dataclass(frozen=True)
@@ -182,14 +186,21 @@ def test_a_pack_tells_what_can_be_checked_of_it(mixed, cross, tmp_path):
 
 def test_nothing_secret_is_in_a_pack(cross, tmp_path):
     again = build(tmp_path, CROSS, key=None)
-    assert set(load_file(cross.pack / "encodings.safetensors")) == {"encodings", "labels"}
+    assert set(load_file(cross.pack / "challenge.release")) == {
+        f"{name}.{round_}" for name in ("encodings", "labels") for round_ in range(ROUNDS)
+    }
     assert sorted(path.name for path in cross.pack.iterdir()) == sorted(PACK_FILES)
+    published = b"".join((cross.pack / name).read_bytes() for name in PACK_FILES)
+    for name, secret in cross.tensors.items():
+        if name not in ("classes", "pack"):
+            assert secret.flatten()[:32].numpy().tobytes() not in published
+    assert KEY.secret not in published
     drawn = [{image.numpy().tobytes() for image in c.tensors["images"]} for c in (cross, again)]
     assert len(drawn[0] & drawn[1]) < N / 2, "one seed, and yet other images are private"
-    public = public_splits(read_pack(cross.pack).described).public.unit().images
+    public = public_splits(read_pack(cross.pack)).public.unit().images
     assert not drawn[0] & {image.numpy().tobytes() for image in public}
     assert cross.truth.stat().st_mode & 0o077 == 0
-    assert again.pack.joinpath("encodings.safetensors").stat().st_mode & 0o444 == 0o444
+    assert again.pack.joinpath("challenge.release").stat().st_mode & 0o444 == 0o444
 
 
 def test_one_key_makes_one_challenge(mixed, tmp_path):
@@ -197,7 +208,29 @@ def test_one_key_makes_one_challenge(mixed, tmp_path):
     assert again.truth.read_bytes() == mixed.truth.read_bytes()
     for name in PACK_FILES:
         assert (again.pack / name).read_bytes() == (mixed.pack / name).read_bytes()
-    assert KEY not in again.truth.read_bytes()
+    assert KEY.secret not in again.truth.read_bytes()
+
+
+def test_other_images_of_one_key_share_no_secret(tmp_path):
+    """Where they lay before, under the same options."""
+    rng, built = np.random.default_rng(0), []
+    for name in ("one", "other"):
+        for number in range(48):
+            image = rng.integers(0, 256, (8, 8), dtype=np.uint8)
+            path = tmp_path / "images" / f"class {number % 2}" / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path)
+        (tmp_path / name).mkdir()
+        own = {"dataset": f"folder[path={tmp_path / 'images'},size=8]", "private_size": 10}
+        built.append(build(tmp_path / name, MIX, **own))
+    masks, weights = ([c.tensors[n] for c in built] for n in ("extra.masks", "weights"))
+    assert not torch.equal(*masks)
+    assert not torch.equal(*weights)
+    said = [read_pack(each.pack) for each in built]
+    assert said[0].said.release != said[1].said.release
+    assert str(tmp_path).encode() not in (built[0].pack / "challenge.json").read_bytes()
+    with pytest.raises(UsageError, match="images are the owner's own"):
+        public_splits(said[0])
 
 
 def test_two_challenges_of_one_key_share_no_secret(mixed, tmp_path):
@@ -217,11 +250,20 @@ def sealed(challenge, **changed):
     """Change what a pack says, and its id with it, as whoever wants to deceive would."""
     path = challenge.pack / "challenge.json"
     said = {**json.loads(path.read_text()), **changed}
-    said["files"] = {
-        name: sha256((challenge.pack / name).read_bytes()).hexdigest() for name in said["files"]
-    }
     forged = Description.model_validate(said)
-    path.write_text(forged.model_copy(update={"id": forged.own_id}).model_dump_json())
+    path.write_text(forged.committed(forged.commitment).model_dump_json())
+
+
+def repackaged(challenge, change=dict, **changed):
+    """Change a package's arrays, or what it says, and seal it; gives the seal."""
+    path = challenge.pack / "challenge.release"
+    with Package.open(path) as package:
+        said = package.said.model_copy(update=changed)
+    tensors = change(load_file(path))
+    parts = {p.name: tensors[p.name].numpy().tobytes() for p in said.places()}
+    said = said.sealed({name: sha256(data).hexdigest() for name, data in parts.items()})
+    path.write_bytes(said.header() + b"".join(parts.values()))
+    return said.seal
 
 
 def flip(path, place=-5):
@@ -231,9 +273,17 @@ def flip(path, place=-5):
 
 
 def relabel(challenge):
-    path = challenge.pack / "encodings.safetensors"
-    tensors = load_file(path)
-    save_file({**tensors, "labels": tensors["labels"].roll(1, 1)}, path)
+    return repackaged(challenge, lambda t: {**t, "labels.1": t["labels.1"].roll(1, 1)})
+
+
+def infinite(tensors):
+    tensors["encodings.0"][0] = torch.inf
+    return tensors
+
+
+def link(challenge):
+    path = challenge.pack / "challenge.release"
+    path.symlink_to(path.rename(challenge.pack / "elsewhere"))
 
 
 def edit(challenge, old, new):
@@ -243,35 +293,34 @@ def edit(challenge, old, new):
     path.write_text(text.replace(old, new))
 
 
-def relabel_and_seal(challenge):
-    relabel(challenge)
-    sealed(challenge)
-
-
 BROKEN = {
-    "a byte of the encodings": lambda c: flip(c.pack / "encodings.safetensors"),
-    "their header": lambda c: flip(c.pack / "encodings.safetensors", 12),
-    "no safetensors": lambda c: (c.pack / "encodings.safetensors").write_text("nothing"),
+    "a byte of the encodings": lambda c: flip(c.pack / "challenge.release"),
     "labels": relabel,
-    "labels, sealed anew": relabel_and_seal,
+    "labels, sealed anew": lambda c: sealed(c, release=relabel(c)),
+    "what the package says, sealed anew": lambda c: sealed(c, release=repackaged(c, party="b")),
+    "no numbers, sealed anew": lambda c: sealed(c, release=repackaged(c, infinite)),
     "the text": lambda c: flip(c.pack / "README.txt"),
-    "a number": lambda c: edit(c, '"rounds": 3', '"rounds": 4'),
+    "a number": lambda c: edit(c, '"seed": 0', '"seed": 4'),
     "a number, sealed anew": lambda c: sealed(c, public={**described(c)["public"], "seed": 5}),
     "the commitment": lambda c: edit(c, described(c)["commitment"], "0" * 64),
     "the commitment, sealed anew": lambda c: sealed(c, commitment="0" * 64),
-    "shapes, sealed anew": lambda c: sealed(c, private=N + 1),
     "the truth": lambda c: flip(c.truth),
-    "another truth": lambda c: shutil.copy(c.pack / "encodings.safetensors", c.truth),
+    "another truth": lambda c: shutil.copy(c.pack / "challenge.release", c.truth),
 }
 BAD = {
     "no folder": lambda c: shutil.rmtree(c.pack),
     "no description": lambda c: (c.pack / "challenge.json").unlink(),
-    "no encodings": lambda c: (c.pack / "encodings.safetensors").unlink(),
+    "no package": lambda c: (c.pack / "challenge.release").unlink(),
+    "a link to a package": link,
+    "half a package": lambda c: os.truncate(c.pack / "challenge.release", 20_000),
+    "no safetensors": lambda c: (c.pack / "challenge.release").write_text("nothing"),
+    "another header": lambda c: flip(c.pack / "challenge.release", 12),
+    "no end of words": lambda c: os.truncate(c.pack / "challenge.json", 10**11),
     "no text": lambda c: (c.pack / "README.txt").unlink(),
     "no JSON": lambda c: edit(c, "{", "<"),
-    "a field too few": lambda c: edit(c, '"rounds": 3,', ""),
-    "a field too many": lambda c: edit(c, '"rounds": 3,', '"rounds": 3, "bonus": 1,'),
-    "no number": lambda c: edit(c, '"k": 2', '"k": Infinity'),
+    "another version": lambda c: edit(c, '"version": 1,', '"version": 2,'),
+    "a field too many": lambda c: edit(c, '"version": 1,', '"version": 1, "bonus": 1,'),
+    "no number": lambda c: edit(c, '"seed": 0', '"seed": Infinity'),
     "no truth": lambda c: c.truth.unlink(),
     "a folder for a truth": lambda c: (c.truth.unlink(), c.truth.mkdir()),
 }
@@ -303,9 +352,8 @@ def test_an_owner_cannot_commit_to_labels_of_other_images(mixed, tmp_path):
     )
     said = read_pack(lying.pack).described
     commitment = write_truth(lying.truth, swapped, said, b"0" * 32)
-    text = describe(said, commitment).model_dump_json()
-    (lying.pack / "challenge.json").write_text(text)
-    assert not checks(swapped, said, read_pack(lying.pack)).labels
+    (lying.pack / "challenge.json").write_text(said.committed(commitment).model_dump_json())
+    assert not checks(swapped, read_pack(lying.pack)).labels
     with pytest.raises(IntegrityError, match="labels are not those of its mixtures"):
         lying.scored(images=honest.images)
 
@@ -387,7 +435,7 @@ def mutated(data, changes, cut):
 
 @PATIENT
 @given(
-    name=st.sampled_from(["pack/challenge.json", "pack/encodings.safetensors", "truth", "answer"]),
+    name=st.sampled_from(["pack/challenge.json", "pack/challenge.release", "truth", "answer"]),
     changes=MUTATION,
     cut=st.sampled_from([0, 0, 0, 0.01, 0.5, 1]),
 )
@@ -402,7 +450,7 @@ def test_whatever_is_changed_there_is_an_answer_or_a_sentence(mixed, tmp_path, n
     with suppress(UsageError, IntegrityError):
         pack = read_pack(tmp_path / "pack")
         truth = open_truth(tmp_path / "truth", pack)
-        placed(read_submission(tmp_path / "answer", pack.described), truth)
+        placed(read_submission(tmp_path / "answer", pack.said), truth)
     path.write_bytes(whole)
 
 
@@ -428,8 +476,9 @@ def test_whatever_a_pack_says_there_is_an_answer_or_a_sentence(mixed, tmp_path, 
 def ran(tmp_path_factory):
     """A challenge as its owner, a stranger and the judge go through it."""
     work = tmp_path_factory.mktemp("work")
-    pack, truth, found = (str(work / name) for name in ("pack", "truth", "found"))
+    pack, truth, found, key = (str(work / name) for name in ("pack", "truth", "found", "key"))
     commands = {
+        "keygen": ["keygen", key],
         "make": ["make", *TINY, f"--defense={MIX}", f"--out={pack}", f"--truth={truth}"],
         "twice": ["make", *TINY, f"--defense={MIX}", f"--out={pack}", f"--truth={truth}2"],
         "solve": ["solve", pack, "--attack=identity", f"--out={found}", "--threads=1"],
@@ -438,20 +487,29 @@ def ran(tmp_path_factory):
         "wrong": ["score", pack, f"--truth={found}", f"--submission={found}"],
         "unable": ["solve", pack, "--attack=linear", f"--out={found}2"],
         "many": ["solve", pack, "--attack=suite", f"--out={found}2"],
+        "keyed": ["make", *TINY, f"--owner-key={key}", f"--out={pack}3", f"--truth={truth}3"],
+        "inspect": ["inspect", f"{pack}/challenge.release"],
     }
     machine = Machine(tmp_path_factory.mktemp("cache"))
-    series = [["challenge", *command] for command in commands.values()]
+    plain = {"keygen", "inspect"}
+    series = [[*(["challenge"] * (n not in plain)), *command] for n, command in commands.items()]
     ran = dict(zip(commands, machine.series(series), strict=True))
     assert machine.left_behind() == []
-    assert {path.name for path in work.iterdir()} == {"pack", "truth", "found"}
+    kept = {"pack", "truth", "found", "pack3", "truth3", "key", "key.ledger"}
+    assert {path.name for path in work.iterdir()} == kept
     return ran
 
 
 def test_a_challenge_is_made_solved_and_scored(ran):
-    assert [ran[name].code for name in ("make", "solve", "score", "table")] == [0] * 4, ran
+    assert [ran[name].code for name in ("make", "solve", "score", "table", "keyed", "inspect")] == [
+        0
+    ] * 6, ran
     assert "key         drawn for this challenge and forgotten" in ran["make"].out
     found = ran["score"].json
     assert (found["kind"], found["found"], found["matched"]) == ("images", N, False)
+    assert "drawn for this challenge" not in ran["keyed"].out
+    assert "3 rounds of 20 encodings 1x28x28" in ran["inspect"].out
+    assert "nothing is promised of what leaks" in ran["inspect"].out
     assert "max_ssim" in ran["table"].out
     assert "class_mean" in ran["table"].out
 

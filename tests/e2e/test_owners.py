@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import time
 from pathlib import Path
 
 import pytest
-from commandline import complaint, harness, succeed
+from commandline import complaint, fork, harness, succeed
 
 LAW = "singmix[noise=gaussian,radius=40]"
 SMALL = ("--dataset", "fashion-mini", "--private-size", "200", "--rounds", "2", "--threads", "1")
@@ -63,6 +65,40 @@ def test_a_server_learns_and_the_model_predicts(
     assert set(rows[0]) == {"image", "class", "probability"}
     found = json.loads(succeed("predict", model, "fashion-mini", "--json", cache=cache))
     assert [each["predicted"] for each in found] == [row["class"] for row in rows]
+
+
+def test_killed_after_the_first_learner_the_same_command_goes_on(
+    packages: tuple[str, str], tmp_path: Path
+) -> None:
+    """To the model that a command made that nobody stopped."""
+    small = ("--learner", "standard", "--victim", "mlp[epochs=1,width=8]")
+    asked = ("learn", *packages, *small, "--test", "fashion-mini", "--public", "fashion-mini")
+    caches, models = (tmp_path / "quiet", tmp_path / "killed"), tmp_path / "models"
+    models.mkdir()
+    succeed(*asked, "--out", str(models / "undisturbed"), cache=caches[0])
+    out = ("--out", str(models / "model"))
+    for number, signal_ in enumerate((signal.SIGKILL, signal.SIGINT), 1):
+        with fork(*asked, *out, cache=caches[1]) as process:
+            while len(kept(caches[1])) < number:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.005)
+            process.send_signal(signal_)
+        assert process.returncode != 0
+        assert [path.name for path in models.iterdir()] == ["undisturbed"]
+    before = len(kept(caches[1]))
+    done = harness(*asked, *out, cache=caches[1])
+    assert done.returncode == 0, done.stderr
+    assert before == done.stderr.count(": stored")
+    assert "learn classmeans: stored" in done.stderr
+    assert "stored    classmeans" in done.stdout
+    assert "note      encoded is left out" in done.stdout
+    one, other = ({p.name: p.read_bytes() for p in each.iterdir()} for each in models.iterdir())
+    assert one == other
+
+
+def kept(cache: Path) -> list[Path]:
+    """What learners made, each in whole."""
+    return list(cache.glob("artifacts/learned/*/facts.json"))
 
 
 def test_a_package_is_attacked_and_judged(

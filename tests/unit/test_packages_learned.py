@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +15,17 @@ from pydantic import ValidationError
 from released import LAW, key_in, released
 
 from harness import evaluate, load_model
-from harness.api import Classifier, IntegrityError, UsageError
+from harness.api import Classifier, Collection, IntegrityError, UsageError
+from harness.api.plugins import Progress, silent
 from harness.packages.learning import Done, Plan, joined, learn, open_packages
 from harness.packages.model import DESCRIPTION, ONNX, TENSORS, predictions
 from harness.packages.package import Package
 from harness.packages.program import program_of
 from harness.packages.releasing import Order
+from harness.packages.samples import opened
 from harness.packages.statement import Preprocessing
+from harness.rng import public_stream
+from harness.running.load import collection_of
 from harness.running.run import Observer
 
 DATA = {"public": "fashion-mini", "test": "fashion-mini"}
@@ -103,6 +109,110 @@ def test_what_is_read_back_answers_as_what_was_learned(
     assert all(0 < each.probability <= 1 for each in found)
 
 
+class Watching(Observer):
+    """Writes down what was learned and what was found, and stops where it is told to."""
+
+    def __init__(self, stop: str = "") -> None:
+        self.learned: list[str] = []
+        self.found: list[str] = []
+        self.stop = stop
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Progress]:
+        if name == self.stop:
+            raise KeyboardInterrupt
+        if name.startswith("learn "):
+            self.learned.append(name.removeprefix("learn "))
+        yield silent
+
+    def cached(self, name: str) -> None:
+        self.found.append(name.removeprefix("learn "))
+
+
+def files(model: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in model.iterdir()}
+
+
+CLOSED = Plan("closed", **DATA)  # type: ignore[arg-type]
+
+
+def test_a_learning_that_was_stopped_goes_on(
+    clinics: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the model of one that nobody stopped, and without learning again what had ended."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "quiet"))
+    quiet = Watching()
+    done = learn(clinics, CLOSED, tmp_path / "undisturbed", quiet)
+    assert (quiet.learned, quiet.found, done.stored) == (["classmeans", "ridge"], [], ())
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "stopped"))
+    first, second = Watching("learn ridge"), Watching()
+    with pytest.raises(KeyboardInterrupt):
+        learn(clinics, CLOSED, tmp_path / "model", first)
+    assert first.learned == ["classmeans"]
+    assert not list(tmp_path.glob("*model*"))
+    done = learn(clinics, CLOSED, tmp_path / "model", second)
+    assert (second.learned, second.found) == (["ridge"], ["classmeans"])
+    assert done.stored == ("classmeans",)
+    assert files(tmp_path / "model") == files(tmp_path / "undisturbed")
+
+
+def test_of_a_set_the_best_on_half_counts_on_the_other_half(
+    clinics: tuple[Path, Path], tmp_path: Path
+) -> None:
+    told = learn(clinics, CLOSED, tmp_path / "model", Observer()).described.learned
+    best = max(told.validation, key=lambda name: told.validation[name])
+    assert told.learner.name == best
+    assert sorted(told.validation) == ["classmeans", "ridge"]
+    order = public_stream(0).stream(what="halves").permutation(2000)
+    found = load_model(tmp_path / "model").predict("fashion-mini")
+    right = [found[i].predicted == name for i, name in enumerate(_test_classes())]
+    halves = [[right[i] for i in half] for half in order.view(2, 1000).tolist()]
+    assert told.validation[best] == sum(halves[0]) / 1000
+    assert told.accuracy == sum(halves[1]) / 1000
+
+
+OTHERS: dict[str, dict[str, object]] = {
+    "learner's options": {"learner": "ridge[components=32]"},
+    "rounds": {"rounds": 1},
+    "seed": {"seed": 1},
+    "public images": {"public": None},
+    "victim": {"victim": "mlp"},
+}
+
+
+def test_what_was_learned_otherwise_is_not_taken_for_this(
+    clinics: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    learned(clinics, tmp_path / "first")
+    again = learned(clinics, tmp_path / "again", test=None)
+    assert again.stored == ("classmeans",), "the model is tried on images, not made of them"
+    for name, asked in OTHERS.items():
+        assert learned(clinics, tmp_path / name, **asked).stored == ()
+    assert learned(clinics[:1], tmp_path / "one").stored == ()
+    assert learned(clinics[::-1], tmp_path / "turned").stored == ()
+    data = bytearray(clinics[0].read_bytes())
+    data[-100] ^= 4
+    (tmp_path / "changed.release").write_bytes(data)
+    with pytest.raises(IntegrityError, match="does not have the hash"):
+        learned((tmp_path / "changed.release", clinics[1]), tmp_path / "model")
+
+
+def test_what_cannot_be_kept_is_not_learned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes as long to find out."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "hidden.release"
+    released(key_in(tmp_path), path, defense="instahide[k=2]", private_size=40)
+    asked = Plan("encoded", "mlp[epochs=1,width=8]", public="fashion-mini")
+    first, second = Watching(), Watching()
+    for watching in (first, second):
+        with pytest.raises(UsageError, match="'encoded' learned cannot be kept"):
+            learn((path,), asked, tmp_path / "model", watching)
+    assert (first.learned, second.learned, second.found) == (["encoded"], [], ["encoded"])
+
+
 def test_files_are_predicted_as_the_dataset_they_are_of(
     clinics: tuple[Path, Path], folder: Path
 ) -> None:
@@ -129,13 +239,19 @@ def test_files_are_predicted_as_the_dataset_they_are_of(
         model.predict("nowhere")
 
 
-def _test_images() -> np.ndarray:
-    from harness.packages.samples import opened
-    from harness.running.load import collection_of
-
+def _collection() -> Collection:
     run = opened(Observer(), dataset="fashion-mini")
-    images: np.ndarray = collection_of(run, run.cell.dataset).test.images[:, 0].numpy()
+    return collection_of(run, run.cell.dataset)
+
+
+def _test_images() -> np.ndarray:
+    images: np.ndarray = _collection().test.images[:, 0].numpy()
     return images
+
+
+def _test_classes() -> list[str]:
+    held = _collection()
+    return [held.classes[label] for label in held.test.labels.tolist()]
 
 
 def test_onnx_gives_the_same_logits(clinics: tuple[Path, Path], folder: Path) -> None:
@@ -143,6 +259,9 @@ def test_onnx_gives_the_same_logits(clinics: tuple[Path, Path], folder: Path) ->
     pytest.importorskip("onnxscript")
     out = folder / "onnx"
     learned(clinics, out, onnx=True)
+    again = learned(clinics, folder / "again", onnx=True)
+    assert again.stored == ("classmeans",)
+    assert files(folder / "again") == files(out)
     model = load_model(out)
     images = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(2))
     wanted = model.logits(model.described.preprocessing.scale.standardise(images))
@@ -291,8 +410,8 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:
     released(key_in(tmp_path), path, defense="instahide[k=2]", private_size=40)
     with pytest.raises(UsageError, match=r"'encoded' learned cannot be kept|random numbers"):
         learned((path,), tmp_path / "model", learner="encoded", victim="mlp[epochs=1,width=8]")
-    with pytest.raises(UsageError, match="is many learners; name one"):
-        learned((path,), tmp_path / "model", learner="standard")
+    with pytest.raises(UsageError, match="is many learners; --test chooses among them"):
+        learned((path,), tmp_path / "model", learner="standard", test=None)
     with pytest.raises(UsageError, match=r"there are none.*--public names some"):
         learned((path,), tmp_path / "model", learner="ridge", public=None)
     with pytest.raises(UsageError, match="packages hold encodings"):
