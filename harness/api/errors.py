@@ -66,6 +66,12 @@ class CellTimedOut(CellFailed):
     status = "timeout"
 
 
+class MachineFault(HarnessError):
+    """The machine, and no plugin, kept a stage from its end: nothing is known of the cell."""
+
+    exit_code = EXIT_FAILED
+
+
 class IntegrityError(HarnessError):
     """Bytes are not what their hash says, or the private split met the public pool."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 from collections.abc import Callable
@@ -98,6 +99,23 @@ def _assets() -> list[Finding]:
     return findings
 
 
+def _confinement() -> list[Finding]:
+    """How plugins' processes are kept from the rest of the machine."""
+    from harness.sandbox.jail import Walls
+    from harness.sandbox.process import UNCONFINED
+
+    walls = Walls.here()
+    if os.environ.get(UNCONFINED):
+        return [Finding("confinement", True, f"{UNCONFINED} is set: plugins may do all you may")]
+    if walls.stand:
+        told = f"plugins' processes are confined by Landlock {walls.landlock} and seccomp"
+        return [Finding("confinement", True, told)]
+    parts = {"Landlock (Linux 5.13)": walls.landlock > 0, "seccomp": walls.seccomp}
+    missing = " and ".join(name for name, there in parts.items() if not there)
+    told = f"{missing} is not to be had here: plugins may do what you may, and records say so"
+    return [Finding("confinement", True, told)]
+
+
 def _cache() -> list[Finding]:
     from harness.api.errors import StoreError
     from harness.store import cache_root
@@ -116,6 +134,7 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     _declarations,
     _factories,
     _packages,
+    _confinement,
     _assets,
     _cache,
 )

@@ -5,7 +5,6 @@ A view is a folder with the channels that the attack is granted, and nothing els
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from harness.running.prepare import prepare, preparing
 from harness.running.release import ReleaseStage, input_shape, victim_under
 from harness.running.samples import Space, Truth
 from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
-from harness.running.workplace import law_of, tensors_in, workplace
+from harness.running.workplace import diagnostics_in, law_of, tensors_in, workplace
 from harness.store.artifacts import Artifact, below
 from harness.store.paths import disk_errors
 from harness.store.provenance import plain_config, plugin_identity, preparation_identity
@@ -98,11 +97,12 @@ class AttackStage(Stage[Answer]):
             job = {"action": "reconstruct", **folders}
             took = process.ask(job, run.budget, progress, spent=before.seconds)
             tensors = tensors_in(place.out / "reconstruction.safetensors")
-            diagnostics = json.loads((place.out / "diagnostics.json").read_text(encoding="utf-8"))
+            diagnostics = diagnostics_in(place.out / "diagnostics.json")
         facts = {
             "diagnostics": diagnostics,
             "peak_memory": {self.label: max(took.megabytes, before.megabytes)},
             "own_seconds": took.seconds,
+            "walls": process.walls,
             "learned": {each.label: run.identity(each) for each in preparing(run, plan)[:-1]},
         }
         return Artifact(tensors, facts)

@@ -158,7 +158,8 @@ class LearnStage(Stage[Answered]):
             run.timing[ROUNDS] = round(run.timing.get(ROUNDS, 0.0) + feed.seconds, 3)
         megabytes = max(learned.megabytes, asked.megabytes)
         seconds = learned.seconds + asked.seconds
-        return Artifact({"logits": logits}, {"own_seconds": seconds, "peak_memory": megabytes})
+        facts = {"own_seconds": seconds, "peak_memory": megabytes, "walls": process.walls}
+        return Artifact({"logits": logits}, facts)
 
     def _frame(self, run: Run, source: Source | None) -> LessonFrame:
         from harness.sandbox.jobs import Named

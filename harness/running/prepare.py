@@ -46,6 +46,7 @@ class PrepareStage(Stage[Learned]):
     """
 
     name = "prepare"
+    tries = 1  # its process is the attack's, which begins anew
     plan: AttackPlan
     encoder: Named | None
     made: Preparation | None = None
@@ -111,7 +112,8 @@ class PrepareStage(Stage[Learned]):
         hand_over(run, folder, self._anonymous(frame, self.made) if self.made else frame, channels)
         job = {**job, "view": str(folder), "out": str(place.out)}
         took = place.process.ask(job, run.budget, progress, spent=self.spent)
-        facts = {"peak_memory": took.megabytes, "own_seconds": took.seconds}
+        spent = {"peak_memory": took.megabytes, "own_seconds": took.seconds}
+        facts = {**spent, "walls": place.process.walls}
         return Artifact(tensors_in(place.out / PREPARED), facts)
 
     def _ready(self) -> tuple[Workplace, Path, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +69,9 @@ def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> Ru
     changed = {name: value for name, value in adapted.items() if value != asked[name]}
     stored = (LoadStage.of(cell),) if cell.streamed else (LoadStage.of(cell), ReleaseStage.of(cell))
     made = {stage.name: run.identity(stage) for stage in stored}
+    common = _common(cell, run.registry, resolved, changed)
     return RunRecord(
-        **_common(cell, run.registry, resolved, changed),
+        **{**common, "environment": {**common["environment"], "confined": confinement(run.walls)}},
         status="ok",
         splits={**sizes, "targets": run.truth.targets},
         parties=parties_of(run) if cell.request.parties > 1 else None,
@@ -98,6 +99,16 @@ def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> Ru
         timing=dict(run.timing),
         peak_memory={"owner": peak_megabytes(), **run.peak_memory},
     ).sealed()
+
+
+def confinement(walls: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """How all processes of a cell were confined at least; None where none had a part in it."""
+    if not walls:
+        return None
+    return {
+        "landlock": min(each.get("landlock", 0) for each in walls),
+        "seccomp": all(each.get("seccomp", False) for each in walls),
+    }
 
 
 def _with_guarantee(run: Run, resolved: Resolutions) -> Resolutions:

@@ -49,7 +49,7 @@ from harness.running.rounds import Rounds
 from harness.running.samples import JudgedSplits, Space, Truth
 from harness.running.stage import Output, Stage, plugin_boundary
 from harness.running.train import TrainStage
-from harness.store.artifacts import Store
+from harness.store.artifacts import Artifact, Store
 from harness.store.paths import cache_root, scratch_folder, sweep
 from harness.store.provenance import available_threads, can_compute_on, device_class
 from harness.store.record import Records, RunRecord, Status
@@ -151,6 +151,8 @@ class Run:
         self.force = force
         self.timing: dict[str, float] = {}
         self.peak_memory: dict[str, float] = {}
+        self.walls: list[dict[str, Any]] = []
+        """How the processes were confined that had a part in it."""
         self.made: set[str] = set()
         """Keys of what this run made, rather than found."""
         self._outputs: dict[str, Any] = {}
@@ -257,6 +259,11 @@ class Run:
         """Let go of all outputs, which may be gigabytes, and of what refers back to this run."""
         self._outputs.clear()
         gc.collect()
+
+    def heed(self, artifact: Artifact) -> None:
+        """Note how the process was confined that made it, if one did."""
+        if "walls" in artifact.facts:
+            self.walls.append(artifact.facts["walls"])
 
     def has(self, stage: Stage[Any]) -> bool:
         """Whether a stage's output is stored, and is not to be made anew."""

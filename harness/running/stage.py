@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from harness.api.errors import CellFailed, HarnessError
+from harness.api.errors import CellFailed, HarnessError, MachineFault
 from harness.store.artifacts import Artifact
 from harness.store.provenance import packages_of, sha256_of, source_sha256
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from harness.running.run import Run
 
 Out = TypeVar("Out")
+
 
 OUTPUTS = (
     *("load", "samples", "rounds", "release", "train"),
@@ -90,6 +91,8 @@ class Stage(Output[Out]):
     """
 
     name: ClassVar[str]
+    tries: ClassVar[int] = 3
+    """How often it is made before a fault of the machine's is told."""
 
     @property
     def label(self) -> str:
@@ -107,21 +110,31 @@ class Stage(Output[Out]):
     def obtain(self, run: Run) -> Out:
         """The output, from the store or made; inputs are made outside of this stage's time.
 
-        Where the work was another process's, its own clock counts (`own_seconds`).
+        Where the work was another process's, its own clock counts (`own_seconds`), and how that was
+        confined (`walls`). What the machine failed is made again.
         """
         with run.store.turn(self.name, self.key, force=run.forced(self.name)) as stored:
             if stored is not None:
                 run.observer.cached(self.label)
+                run.heed(stored)
                 return self.read(stored)
             for output in self.inputs:
                 run(output)
             with run.watched(self.label) as progress:
-                made = self.make(run, progress)
+                made = self._made(run, progress)
             run.made.add(self.key)
+            run.heed(made)
             if "own_seconds" in made.facts:
                 run.timing[self.label] = round(made.facts["own_seconds"], 3)
             run.store.write(self.name, self.key, made)
             return self.read(made)
+
+    def _made(self, run: Run, progress: Progress) -> Artifact:
+        """`make`, again where the machine failed it."""
+        for _ in range(self.tries - 1):
+            with suppress(MachineFault):
+                return self.make(run, progress)
+        return self.make(run, progress)
 
 
 def code_identity(*modules: str) -> dict[str, Any]:

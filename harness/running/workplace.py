@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import ConfigDict, Field, FiniteFloat, RootModel, ValidationError
 
 from harness.api.errors import CellFailed
 from harness.api.plugins import Progress
@@ -25,8 +28,17 @@ if TYPE_CHECKING:
     from harness.sandbox.process import Spent
 
 
+MOST_RESULT, MOST_DIAGNOSTICS = 1 << 34, 1 << 20
+"""Bytes that are read of what a process left: its tensors, and its numbers."""
+
+
 class Process(Protocol):
     """Where one attack or learner does its jobs, one after another."""
+
+    @property
+    def walls(self) -> Mapping[str, Any]:
+        """What confines it, once it has done a job."""
+        ...
 
     def ask(
         self,
@@ -39,6 +51,10 @@ class Process(Protocol):
         feed: Feed | None = None,
     ) -> Spent:
         """Have a job done; CellFailed or CellTimedOut where it fails."""
+        ...
+
+    def confine(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+        """Leave it no other folders, besides what Python needs; before its first job."""
         ...
 
 
@@ -79,6 +95,7 @@ def workplace(process: Process, label: str) -> Iterator[Workplace]:
         folders = base / "before", base / "view", base / "out"
         for folder in folders:
             folder.mkdir()
+        process.confine([base], [base / "out"])
         yield Workplace(process, base, *folders)
 
 
@@ -95,7 +112,37 @@ def tensors_in(path: Path, who: str = "the attack") -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    _check_file(path, MOST_RESULT, who)
     try:
         return load_file(path)
-    except (SafetensorError, FileNotFoundError) as error:
+    except SafetensorError as error:
         raise CellFailed(f"{who} left no readable result: {error}") from None
+
+
+class Diagnostics(RootModel[dict[Annotated[str, Field(max_length=200)], FiniteFloat]]):
+    """Numbers by name."""
+
+    model_config = ConfigDict(strict=True)
+
+
+def diagnostics_in(path: Path, who: str = "the attack") -> dict[str, float]:
+    """Numbers by name that a process left; CellFailed, naming `who`, where it left others."""
+    _check_file(path, MOST_DIAGNOSTICS, who)
+    try:
+        return Diagnostics.model_validate_json(path.read_bytes()).root
+    except ValidationError as error:
+        raise CellFailed(
+            f"{who} left diagnostics that are none: {error.errors()[0]['msg']}"
+        ) from None
+
+
+def _check_file(path: Path, most: int, who: str) -> None:
+    """CellFailed unless this is a file, not a link, a pipe or a folder, and of a size to read."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise CellFailed(f"{who} left no readable result: {path.name} is missing") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise CellFailed(f"{who} left no readable result: {path.name} is no plain file")
+    if found.st_size > most:
+        raise CellFailed(f"{who} left {found.st_size >> 20} MB in {path.name}: too much to read")

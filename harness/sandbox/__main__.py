@@ -13,18 +13,23 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 from harness.api.errors import HarnessError
+from harness.sandbox.jail import adopt, confine
 from harness.sandbox.lines import ParentLines
+from harness.sandbox.reach import devices, places, readable
 
 Action = Callable[[dict[str, Any], Callable[..., None]], None]
 
@@ -34,15 +39,27 @@ STREAMS = 4
 
 
 def serve() -> None:
-    """Do jobs until the parent hangs up."""
+    """Do jobs until the parent hangs up, within the walls that it names first."""
     parent = ParentLines(partial(os._exit, 0))
     import torch
 
     torch.set_deterministic_debug_mode("warn")
     parent.send(ready=os.getpid())
+    parent.send(walls=_confined(**parent.first()))
+    parent.listen()
     actions: dict[str, Action] = {}
     while True:
         _answer(parent.receive(), parent, actions)
+
+
+def _confined(
+    apart: str = "", reads: Sequence[str] = (), writes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """How this process is confined from here on; where nothing is told it is not."""
+    if not apart:
+        return {}
+    os.environ["TMPDIR"] = writes[0]
+    return asdict(confine([*readable(Path(apart)), *reads], [*writes, *devices()]))
 
 
 def _actions(parent: ParentLines) -> dict[str, Action]:
@@ -97,6 +114,9 @@ def serve_forked(number: int) -> None:
 
     from harness.sandbox import jobs  # noqa: F401  likewise
 
+    places()  # likewise
+    adopt()
+
     with socket.socket(fileno=number) as orders:
         is_child = _fork_on_order(orders)
     if is_child:
@@ -109,7 +129,7 @@ def _fork_on_order(orders: socket.socket) -> bool:
     while True:
         for asked in wait([orders.fileno(), *children]):
             if asked in children:
-                _tell_exit_code(asked, children.pop(asked))
+                _tell_exit_code(asked, children.pop(asked), children.values())
                 continue
             order, streams, *_ = socket.recv_fds(orders, 1, STREAMS)
             if not order:
@@ -123,13 +143,26 @@ def _fork_on_order(orders: socket.socket) -> bool:
             _close(standard)
 
 
-def _tell_exit_code(asked: int, child: int) -> None:
-    """Wait for a child's end if the parent asks for it; it hangs up where it does not care."""
+def _tell_exit_code(asked: int, child: int, others: Collection[int]) -> None:
+    """Wait for a child's end if the parent asks for it; it hangs up where it does not care.
+
+    What the child started and did not take along ends with it.
+    """
     if os.read(asked, 1):
         _, status = os.waitpid(child, 0)
+        _end_orphans(others)
         with suppress(BrokenPipeError):
             os.write(asked, str(os.waitstatus_to_exitcode(status)).encode())
     os.close(asked)
+
+
+def _end_orphans(others: Collection[int]) -> None:
+    """End every child that is none of `others`: each was a child's, which is gone."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children")
+    while orphans := {int(each) for each in listed.read_text().split()} - {*others}:
+        for orphan in orphans:
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
 
 
 def _close(handles: Iterable[int]) -> None:

@@ -14,6 +14,12 @@ from typing import IO, Any
 
 Message = dict[str, Any]
 """JSON values by name."""
+LONGEST = 1 << 20
+"""Bytes of a line that is listened to."""
+
+
+class Garbled(Exception):
+    """What came is no message."""
 
 
 class ChildLines:
@@ -36,13 +42,19 @@ class ChildLines:
 
     def receive(self, within: float) -> list[Message]:
         """All that has come, waiting so many seconds for it; EOFError where the child is gone."""
+        return [json.loads(line) for line in self.lines(within)]
+
+    def lines(self, within: float) -> list[bytes]:
+        """The same, of a child that is not trusted: Garbled where a line is too long."""
         if not wait([self.fileno()], within):
             return []
         data = os.read(self.fileno(), 1 << 16)
         if not data:
             raise EOFError
         *lines, self._begun = (self._begun + data).split(b"\n")
-        return [json.loads(line) for line in lines if line]
+        if len(self._begun) > LONGEST:
+            raise Garbled
+        return [line for line in lines if line]
 
     def close(self) -> None:
         """Hang up, on which the child ends."""
@@ -55,22 +67,34 @@ class ParentLines:
     """The child's end, made of its standard streams.
 
     From then on a plugin that prints writes to the log, and one that reads standard input meets
-    its end. A thread of its own listens, so that `hung_up` is called while a plugin is busy too.
+    its end. `hung_up` is called when the parent is gone.
     """
 
     def __init__(self, hung_up: Callable[[], object]) -> None:
         self._out = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
-        kept = os.fdopen(os.dup(0), "rb")
+        self._in = os.fdopen(os.dup(0), "rb")
         with Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
+        self._hung_up = hung_up
         self._received: SimpleQueue[Message] = SimpleQueue()
-        threading.Thread(target=self._listen, args=(kept, hung_up), daemon=True).start()
 
-    def _listen(self, kept: IO[bytes], hung_up: Callable[[], object]) -> None:
-        for line in kept:
+    def first(self) -> Message:
+        """The first message, before there is any thread but this one."""
+        line = self._in.readline()
+        if not line:
+            self._hung_up()
+        found: Message = json.loads(line)
+        return found
+
+    def listen(self) -> None:
+        """Hear all others in a thread, so that the parent's end is noticed while one is busy."""
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in self._in:
             self._received.put(json.loads(line))
-        hung_up()
+        self._hung_up()
 
     def send(self, **message: Any) -> None:
         """Send a message; BrokenPipeError where the parent is gone."""

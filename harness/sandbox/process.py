@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,19 +22,29 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
 
 import psutil
+from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from harness.api.errors import CellFailed, CellTimedOut, NotApplicable
+from harness.api.errors import CellFailed, CellTimedOut, MachineFault, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
-from harness.sandbox.lines import ChildLines, Message
+from harness.sandbox.lines import ChildLines, Garbled
+from harness.sandbox.reach import environment
+from harness.store.paths import cache_root
 
 if TYPE_CHECKING:
     from harness.sandbox.feed import Feed, Giver
 
+UNCONFINED = "HARNESS_UNCONFINED"
+"""The environment variable that leaves plugins the whole machine; records then say so."""
 LOOK_EVERY = 0.2
 START_SECONDS = 120.0
 """How long a process may take to import torch; an attack's own time begins after that."""
 LOG_LINES = 12
+LOG_BYTES, LONGEST_LOG = 1 << 16, 1 << 28
+"""Of a log, how much of its end is read, and how long it may become."""
+MOST_PROCESSES = 64
+"""That one attack may have at once."""
+LONGEST_ERROR = 1 << 14
 GONE = "the process that starts attacks' processes is gone"
 
 
@@ -44,6 +54,13 @@ def limited_to(threads: int) -> dict[str, str]:
     return dict.fromkeys(names, str(threads))
 
 
+def end_of(log: Path) -> str:
+    """The last lines of a log, however long it is."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_BYTES))
+        return log_tail(file.read())
+
+
 def log_tail(log: bytes) -> str:
     """The last lines of a log, whatever its bytes."""
     lines = log.decode(errors="replace").strip().splitlines()
@@ -51,9 +68,8 @@ def log_tail(log: bytes) -> str:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The parent's environment, with bounded threads and without what names the owner's side."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
-    return {**inherited, **limited_to(threads)}
+    """What of the parent's environment libraries heed, with bounded threads."""
+    return {**environment(), **limited_to(threads)}
 
 
 class Forked:
@@ -73,7 +89,7 @@ class Forked:
         self._log = log
 
     def wait(self) -> int:
-        """Its exit code, once it has one; CellFailed where the fork server is gone."""
+        """Its exit code, once it has one; MachineFault where the fork server is gone."""
         if self.returncode is None:
             said = b""
             with self._status, contextlib.suppress(OSError):
@@ -84,7 +100,7 @@ class Forked:
                 if not self._log.closed:
                     self._log.seek(0)
                     words = self._log.read()
-                raise CellFailed(f"{GONE}\n{log_tail(words)}".rstrip())
+                raise MachineFault(f"{GONE}\n{log_tail(words)}".rstrip())
             self.returncode = int(said)
         return self.returncode
 
@@ -178,6 +194,20 @@ def alone(log: IO[bytes], threads: int) -> Forked | subprocess.Popen[bytes]:
     )
 
 
+class Said(BaseModel, frozen=True, extra="forbid", strict=True):
+    """A message from a process, as far as it is one."""
+
+    ready: int | None = None
+    walls: dict[str, int | bool] | None = None
+    progress: tuple[int, int, str] | None = None
+    wanted: tuple[int, int] | None = None
+    error: str | None = None
+    kind: str = ""
+    done: bool = False
+    seconds: FiniteFloat = 0.0
+    peak_mb: FiniteFloat = 0.0
+
+
 @dataclass(frozen=True)
 class Spent:
     """What one job took."""
@@ -204,7 +234,9 @@ class AttackProcess:
         self._lines = ChildLines(self._process.stdin, self._process.stdout)
         self._peak = 0.0
         self._cpu_before = 0.0
-        self._ready = False
+        self._ready = self._told = False
+        self.walls: dict[str, Any] = {}
+        """How it is confined, once it has done a job."""
         self._who = "the attack"
         self._threads = threads
 
@@ -226,12 +258,28 @@ class AttackProcess:
             for process in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-            with contextlib.suppress(CellFailed):
+            with contextlib.suppress(MachineFault):
                 self._process.wait()
         self._lines.close()
         if isinstance(self._process, Forked):
             self._process.close()
         self._file.close()
+
+    def confine(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+        """Leave it these folders of its own, besides what Python needs, and no other process.
+
+        It counts from its first job on; one that is not confined by then never is. Where
+        `HARNESS_UNCONFINED` is set it stays as it is, and says so.
+        """
+        if os.environ.get(UNCONFINED):
+            return
+        told = {"reads": [*map(str, reads)], "writes": [*map(str, writes)]}
+        self._tell(apart=str(cache_root()), **told)
+
+    def _tell(self, **told: Any) -> None:
+        self._told = True
+        with contextlib.suppress(BrokenPipeError):  # its end is noticed when it is listened to
+            self._lines.send(**told)
 
     def ask(
         self,
@@ -245,10 +293,13 @@ class AttackProcess:
     ) -> Spent:
         """Run one job to its end; CellFailed or CellTimedOut, with the log's tail, if it fails.
 
+        MachineFault where there is no process to run it, by no fault of the job's.
         `spent` seconds of the budget are gone already; messages name `who` was asked. A job that
         reads a release is fed from `feed`; what it waits for pieces is no time of its own.
         """
         self._who = who
+        if not self._told:
+            self._tell()
         if not self._ready:
             self._await()
         with contextlib.suppress(BrokenPipeError):  # its end is noticed when it is listened to
@@ -266,17 +317,18 @@ class AttackProcess:
         """Hear what it says until it is done."""
         deadline = time.monotonic() + budget.seconds - spent
         while True:
-            for message in self._received():
-                if "progress" in message:
-                    progress(*message["progress"])
-                elif "error" in message:
-                    raise self._failure(message)
-                elif "wanted" in message and giver:
-                    giver.give(*message["wanted"])
-                elif "done" in message:
+            for said in self._received():
+                if said.walls is not None:
+                    self.walls = said.walls
+                elif said.progress is not None:
+                    progress(*said.progress)
+                elif said.error is not None:
+                    raise self._failure(said)
+                elif said.wanted is not None and giver:
+                    giver.give(*said.wanted)
+                elif said.done:
                     waited = giver.waited if giver else 0.0
-                    seconds = max(0.0, message["seconds"] - waited)
-                    return Spent(seconds, max(message["peak_mb"], self._peak))
+                    return Spent(max(0.0, said.seconds - waited), max(said.peak_mb, self._peak))
             if giver:
                 giver.check()
             self._watch(deadline + (giver.waited if giver else 0.0), budget)
@@ -284,38 +336,48 @@ class AttackProcess:
     def _await(self) -> None:
         """Wait until it says that it has imported torch, and its number."""
         deadline = time.monotonic() + START_SECONDS
-        while not (said := self._received()):
+        while self._process.pid is None or not self._ready:
+            for said in self._received():
+                self._process.pid = said.ready or self._process.pid
+                self.walls, self._ready = said.walls or self.walls, True
             if time.monotonic() > deadline:
                 started = f"no process could be started within {START_SECONDS:g} s"
-                raise CellFailed(self._with_log(started))
-        self._process.pid, self._ready = said[0]["ready"], True
+                raise MachineFault(self._with_log(started))
         self._cpu_before = self._cpu_seconds()
 
-    def _failure(self, message: Message) -> CellFailed:
+    def _failure(self, said: Said) -> CellFailed:
         """What the attack raised: its own sentence as it is, anything else with the log's tail."""
-        if message.get("kind") == NotApplicable.__name__:
-            return NotApplicable(message["error"])
-        if "kind" in message:
-            return CellFailed(f"{message['kind']}: {message['error']}")
-        return CellFailed(self._with_log(message["error"]))
+        error = str(said.error)[:LONGEST_ERROR]
+        if said.kind == NotApplicable.__name__:
+            return NotApplicable(error)
+        if said.kind:
+            return CellFailed(f"{said.kind}: {error}")
+        return CellFailed(self._with_log(error))
 
-    def _received(self) -> list[Message]:
+    def _received(self) -> list[Said]:
         """What has come since the last look, waiting a moment for it."""
         try:
-            return self._lines.receive(LOOK_EVERY)
+            return [Said.model_validate_json(line) for line in self._lines.lines(LOOK_EVERY)]
         except EOFError:
             raise CellFailed(self._with_log(self._death())) from None
+        except (Garbled, ValidationError):
+            junk = f"{self._who} wrote into the pipe that its process answers by"
+            raise CellFailed(self._with_log(junk)) from None
 
     def _watch(self, deadline: float, budget: Budget) -> None:
         if time.monotonic() > deadline:
             raise CellTimedOut(self._with_log(self._late(budget)))
-        used = 0.0
+        used, family = 0.0, self._family()
         with contextlib.suppress(psutil.Error):
-            used = sum(process.memory_info().rss for process in self._family()) / 2**20
+            used = sum(_held(process, alone=len(family) == 1) for process in family) / 2**20
         self._peak = max(self._peak, used)
         if used > budget.megabytes:
             greedy = f"{self._who} used more than its limit of {budget.megabytes} MB"
             raise CellFailed(self._with_log(greedy))
+        if len(family) > MOST_PROCESSES:
+            raise CellFailed(f"{self._who} started more than {MOST_PROCESSES} processes")
+        if self.log.stat().st_size > LONGEST_LOG:
+            raise CellFailed(f"{self._who} printed more than {LONGEST_LOG >> 20} MB")
 
     def _late(self, budget: Budget) -> str:
         """That the time is over, and how much of it was work: little, if others had the machine.
@@ -349,17 +411,22 @@ class AttackProcess:
         return []
 
     def _death(self) -> str:
-        try:
-            code = self._process.wait()
-        except CellFailed as error:
-            return str(error)
+        """How it ended; MachineFault where nobody can tell."""
+        code = self._process.wait()
         if code < 0:
             return f"{self._who}'s process was killed by {signal.Signals(-code).name}"
         return f"{self._who}'s process ended with exit code {code}"
 
     def _with_log(self, message: str) -> str:
-        tail = log_tail(self.log.read_bytes())
+        tail = end_of(self.log)
         return f"{message}\n{tail}" if tail else message
+
+
+def _held(process: psutil.Process, *, alone: bool) -> float:
+    """Bytes that a process holds; of what several share, each its part where that can be told."""
+    if alone or sys.platform != "linux":
+        return float(process.memory_info().rss)
+    return float(process.memory_full_info().pss)
 
 
 class Workers:

@@ -189,6 +189,7 @@ class Stopped(KeyboardInterrupt):
 def _serve() -> None:
     """Do steps until the parent hangs up."""
     parent = ParentLines(_stop)
+    parent.listen()
     import torch  # noqa: F401  before the first order comes
 
     observer = NotingObserver(lambda words: parent.send(note=words))

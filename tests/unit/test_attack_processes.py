@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from harness.api import Budget
-from harness.api.errors import CellFailed
+from harness.api.errors import CellFailed, MachineFault
 from harness.sandbox import process as processes
 from harness.sandbox.process import GONE, AttackProcess, Forked, ForkServers, Workers
 
@@ -118,7 +118,7 @@ def test_one_that_starts_too_slowly_says_so(
     monkeypatch.setattr(processes, "START_SECONDS", 0.01)
     with (
         workers.take() as process,
-        pytest.raises(CellFailed, match=r"no process could be started within 0\.01 s"),
+        pytest.raises(MachineFault, match=r"no process could be started within 0\.01 s"),
     ):
         process.ask(STRANGE, BUDGET, silent)
 
@@ -129,7 +129,7 @@ def test_a_fork_server_that_cannot_start_says_why(
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     with (
         workers.take() as process,
-        pytest.raises(CellFailed, match=f"(?s){GONE}.*PYTHONHOME|{GONE}.*encodings"),
+        pytest.raises(MachineFault, match=f"(?s){GONE}.*PYTHONHOME|{GONE}.*encodings"),
     ):
         process.ask(STRANGE, BUDGET, silent)
 
@@ -140,7 +140,7 @@ def test_a_fork_server_that_is_gone_is_replaced(workers: Workers) -> None:
         first = psutil.Process(one).ppid()
         os.kill(first, signal.SIGKILL)
         os.kill(one, signal.SIGKILL)
-        with pytest.raises(CellFailed, match=GONE):
+        with pytest.raises(MachineFault, match=GONE):
             process.ask(STRANGE, BUDGET, silent)
     with workers.take() as process:
         assert psutil.Process(number(process)).ppid() != first

@@ -16,9 +16,10 @@ from harness.sandbox.lines import ChildLines, Message
 pytestmark = pytest.mark.core
 
 START = "import os, sys, time\nfrom harness.sandbox.lines import ParentLines\n"
-BUSY = "ParentLines(lambda: os._exit(3))\ntime.sleep(600)\n"
+BUSY = "ParentLines(lambda: os._exit(3)).listen()\ntime.sleep(600)\n"
 ECHO = """
 parent = ParentLines(lambda: None)
+parent.listen()
 print("not for the parent", flush=True)
 while True:
     parent.send(heard=parent.receive(), typed=sys.stdin.read())
