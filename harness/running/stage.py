@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,20 +121,19 @@ class Stage(Output[Out]):
             for output in self.inputs:
                 run(output)
             with run.watched(self.label) as progress:
-                made = self._made(run, progress)
+                for left in reversed(range(self.tries)):
+                    try:
+                        made = self.make(run, progress)
+                        break
+                    except MachineFault:
+                        if not left:
+                            raise
             run.made.add(self.key)
             run.heed(made)
             if "own_seconds" in made.facts:
                 run.timing[self.label] = round(made.facts["own_seconds"], 3)
             run.store.write(self.name, self.key, made)
             return self.read(made)
-
-    def _made(self, run: Run, progress: Progress) -> Artifact:
-        """`make`, again where the machine failed it."""
-        for _ in range(self.tries - 1):
-            with suppress(MachineFault):
-                return self.make(run, progress)
-        return self.make(run, progress)
 
 
 def code_identity(*modules: str) -> dict[str, Any]:

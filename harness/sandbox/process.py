@@ -28,7 +28,6 @@ from harness.api.errors import CellFailed, CellTimedOut, MachineFault, NotApplic
 from harness.api.plugins import Progress
 from harness.api.view import Budget
 from harness.sandbox.lines import ChildLines, Garbled
-from harness.sandbox.reach import environment
 from harness.store.paths import cache_root
 
 if TYPE_CHECKING:
@@ -45,6 +44,12 @@ LOG_BYTES, LONGEST_LOG = 1 << 16, 1 << 28
 MOST_PROCESSES = 64
 """That one attack may have at once."""
 LONGEST_ERROR = 1 << 14
+NAMES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CI", "COLUMNS"})
+FAMILIES = (
+    *("LC_", "LD_", "PYTHON", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_"),
+    *("TORCH", "PYTORCH_", "CUDA", "CUBLAS_", "NVIDIA_", "HIP_", "ROCR_", "NUMEXPR_", "MALLOC_"),
+)
+"""Environment variables that decide how numbers are computed, and no others, are handed on."""
 GONE = "the process that starts attacks' processes is gone"
 
 
@@ -68,8 +73,9 @@ def log_tail(log: bytes) -> str:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """What of the parent's environment libraries heed, with bounded threads."""
-    return {**environment(), **limited_to(threads)}
+    """What of the parent's environment libraries heed, with bounded threads: nothing secret."""
+    heeded = {k: v for k, v in os.environ.items() if k in NAMES or k.startswith(FAMILIES)}
+    return {**heeded, **limited_to(threads)}
 
 
 class Forked:

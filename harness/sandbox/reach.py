@@ -26,17 +26,6 @@ SYSTEM = (
 """Programs, libraries and what says how the machine is made."""
 DEVICES = ("nvidia*", "dri", "kfd")
 """Below `/dev`: where computations run that are not the processor's."""
-NAMES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CI", "COLUMNS"})
-FAMILIES = (
-    *("LC_", "LD_", "PYTHON", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_"),
-    *("TORCH", "PYTORCH_", "CUDA", "CUBLAS_", "NVIDIA_", "HIP_", "ROCR_", "NUMEXPR_", "MALLOC_"),
-)
-"""Environment variables that decide how numbers are computed, and no others, are handed on."""
-
-
-def environment() -> dict[str, str]:
-    """Of this process's environment what numerical libraries heed: nothing that may be secret."""
-    return {k: v for k, v in os.environ.items() if k in NAMES or k.startswith(FAMILIES)}
 
 
 def readable(apart: Path) -> list[str]:
