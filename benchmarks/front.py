@@ -2,9 +2,10 @@
 
     python benchmarks/front.py [--write]
 
-Prints both; with --write puts them between their marks in README.md and docs/results/boards.md. A
-test holds that they stand there. A sentence of README's first paragraph is made too, where records
-bear it out: that a private release teaches more than heuristics do, and from how many images.
+Prints them; with --write puts them between their marks in README.md and, of docs/results, in
+boards.md, clusters.md and parties.md. A test holds that they stand there. A sentence of README's
+first paragraph is made too, where records bear it out: that a private release teaches more than
+heuristics do, and from how many images.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ from harness.results.view import (
     Learned,
     Number,
     RowView,
+    TrackView,
 )
 from harness.store.bounds import Budget
 
 ROOT = Path(__file__).parents[1]
 PIXELS, FEATURES = "cifar10-v2", "features-v2"
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "results" / "boards.md"
+CLUSTERS, PARTIES = (PAGE.with_name(f"{name}.md") for name in ("clusters", "parties"))
 GENIE = ROOT / "benchmarks" / "genie.json"
 """What `python benchmarks/genie.py --out` wrote: options, and decibels by where, tau and rounds."""
 BEGIN = "<!-- Made by `python benchmarks/front.py --write`: do not edit. -->"
@@ -110,11 +113,16 @@ def pictures() -> dict[Path, Path]:
 def texts() -> dict[Path, str]:
     """What stands between the marks of each file."""
     pixels, features = (_view(name) for name in (PIXELS, FEATURES))
-    return {README: first_screen(pixels, features), PAGE: results(pixels, features)}
+    return {
+        README: first_screen(pixels, features),
+        PAGE: results(pixels, features),
+        CLUSTERS: gains(pixels),
+        PARTIES: parties(features),
+    }
 
 
 def pages() -> dict[Path, str]:
-    """Both files, with what stands between their marks."""
+    """All files, with what stands between their marks."""
     made = {path: put(path.read_text(encoding="utf-8"), text) for path, text in texts().items()}
     sentence = finding(_view(FEATURES))
     made[README] = put(made[README], sentence, FOUND, SO_FAR, " " if sentence else "")
@@ -197,7 +205,7 @@ def _in_full(view: BoardView) -> Iterator[str]:
 
 
 def _all_judged(view: BoardView) -> str:
-    return " or ".join(dict.fromkeys(_judged(track.protocol) for track in view.tracks))
+    return " or ".join(dict.fromkeys(_judged(each.protocol) for each in _alone(view)))
 
 
 def _others(lines: Iterable[Line]) -> bool:
@@ -309,6 +317,51 @@ def results(pixels: BoardView, features: BoardView) -> str:
     return "\n\n".join(blocks)
 
 
+def gains(view: BoardView) -> str:
+    """What attacks that cluster gain in several rounds, a column for each, and the linear one's."""
+    (track,) = (each for each in view.tracks if "rounds" in each.name)
+    rows = [row for row in track.rows if row.protected and row.cells]
+    attacks = list(dict.fromkeys(cell.attack for row in rows for cell in row.cells))
+    head = ["defense", *(code(attack.partition("[")[0]) for attack in attacks)]
+    found = [{cell.attack: cell.leak(METRIC) for cell in row.cells} for row in rows]
+    lines = [
+        [code(row.defense), *(_gain(leaks.get(attack)) for attack in attacks)]
+        for row, leaks in zip(rows, found, strict=True)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines))
+
+
+def _gain(leak: Leak | None) -> str:
+    return gained(leak) if leak else NONE
+
+
+def parties(view: BoardView) -> str:
+    """What leaks of several owners' images, and what is learned of the union."""
+    head = ["images of ten parties", "defense", "gain", "learned"]
+    lines = [
+        [
+            code(track.protocol["partition"]),
+            code(row.defense),
+            _gain(row.cells[0].leak(METRIC)) + f", {code(row.cells[0].attack)}",
+            *(_accuracy(point, brief=False) for point in row.curve),
+        ]
+        for track in view.tracks
+        if _of_parties(track)
+        for row in track.rows
+        if row.protected and row.cells
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines))
+
+
+def _alone(view: BoardView) -> list[TrackView]:
+    """The tracks of one owner."""
+    return [track for track in view.tracks if not _of_parties(track)]
+
+
+def _of_parties(track: TrackView) -> bool:
+    return int(track.protocol.get("parties", "1")) > 1
+
+
 def _stages(*views: BoardView) -> Iterator[str]:
     """How far boards are filled."""
     for view in views:
@@ -349,7 +402,7 @@ def finding(view: BoardView) -> str:
     A heuristic that teaches more is left out where an attack names nearly all of its images or
     brings them back, and is named then: whoever takes it protects nothing.
     """
-    once = [t for t in view.tracks if t.protocol.get("rounds", "1") == "1"]
+    once = [track for track in _alone(view) if track.protocol.get("rounds", "1") == "1"]
     rows = [row for track in once for row in track.rows if row.protected]
     sizes = sorted({each.private_size for row in rows for each in row.lines.get(1, ())})
     held = list(filter(None, (_contest(rows, n) for n in sizes)))
@@ -437,9 +490,9 @@ def _and(names: Iterable[str]) -> str:
 
 
 def lines_of(view: BoardView) -> list[Line]:
-    """Every defense and number of rounds of a board, of all its tracks."""
+    """Every defense and number of rounds of a board, of all its tracks of one owner."""
     found: dict[tuple[str, int], Line] = {}
-    for track in view.tracks:
+    for track in _alone(view):
         own = int(track.protocol.get("rounds", "1"))
         for row in (row for row in track.rows if row.protected):
             for rounds, points in row.lines.items():
@@ -538,7 +591,7 @@ def table(view: BoardView, *, brief: bool) -> str:
         for line in lines
     ]
     # Where fewer learners were tried, the reference is theirs too: the best one stands.
-    points = [e for row in view.rows for e in row.curve if e.reference]
+    points = [e for each in _alone(view) for row in each.rows for e in row.curve if e.reference]
     points.sort(key=lambda e: e.reference.value)
     bare = {e.private_size: e.reference for e in points}
     plain = ["unprotected", *[NONE] * (between - 1)]
