@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.api.data import Splits
-from harness.api.errors import NotApplicable
+from harness.api.errors import CellFailed, NotApplicable
 from harness.api.knowledge import ReleaseKind
 from harness.rng import public_stream
 from harness.running.release import ReleaseStage
@@ -14,6 +14,7 @@ from harness.running.rounds import Rounds
 from harness.running.samples import Space
 from harness.running.stage import Output, Stage, budget_identity, hardware
 from harness.running.workplace import law_of, tensors_in, workplace
+from harness.scoring.utility import checked_logits
 from harness.store.artifacts import Artifact
 from harness.store.paths import disk_errors
 from harness.store.provenance import plain_config, plugin_identity
@@ -153,7 +154,12 @@ class LearnStage(Stage[Answered]):
             job = {"action": "classify", "asked": str(place.before), "out": str(place.out)}
             spent = learned.seconds
             asked = process.ask(job, run.budget, progress, spent=spent, who=LEARNER)
-            logits = tensors_in(place.out / LOGITS, LEARNER)["logits"]
+            left = tensors_in(place.out / LOGITS, LEARNER)
+        # its own process has checked them too, if it is honest
+        try:
+            logits = checked_logits(left.get("logits"), len(splits.test), len(splits.classes))
+        except ValueError as error:
+            raise CellFailed(f"ValueError: {error}") from None
         if feed:
             run.timing[ROUNDS] = round(run.timing.get(ROUNDS, 0.0) + feed.seconds, 3)
         megabytes = max(learned.megabytes, asked.megabytes)

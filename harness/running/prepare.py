@@ -161,7 +161,7 @@ def prepare(run: Run, plan: AttackPlan, place: Workplace) -> tuple[Path, Learned
             assert stage.made
             _copy(run, stage.key, folder / SHARED / f"{stage.made.name}.safetensors")
     taken = _added(run, replace(own, spent=taken.seconds), taken)
-    learned = place.out / "learned.safetensors"
+    learned = place.base / "learned.safetensors"
     _copy(run, own.key, learned)
     return learned, taken
 

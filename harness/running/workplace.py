@@ -110,12 +110,12 @@ def law_of(encoding: Resolved, resolved: Mapping[str, Mapping[str, float | int |
 def tensors_in(path: Path, who: str = "the attack") -> dict[str, Tensor]:
     """What a process left in a file; CellFailed, naming `who`, where that cannot be read."""
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
-    _check_file(path, MOST_RESULT, who)
+    data = _left(path, MOST_RESULT, who)
     try:
-        return load_file(path)
-    except SafetensorError as error:
+        return load(data)
+    except (SafetensorError, ValueError, KeyError) as error:
         raise CellFailed(f"{who} left no readable result: {error}") from None
 
 
@@ -127,22 +127,33 @@ class Diagnostics(RootModel[dict[Annotated[str, Field(max_length=200)], FiniteFl
 
 def diagnostics_in(path: Path, who: str = "the attack") -> dict[str, float]:
     """Numbers by name that a process left; CellFailed, naming `who`, where it left others."""
-    _check_file(path, MOST_DIAGNOSTICS, who)
+    data = _left(path, MOST_DIAGNOSTICS, who)
     try:
-        return Diagnostics.model_validate_json(path.read_bytes()).root
+        return Diagnostics.model_validate_json(data).root
     except ValidationError as error:
         raise CellFailed(
             f"{who} left diagnostics that are none: {error.errors()[0]['msg']}"
         ) from None
 
 
-def _check_file(path: Path, most: int, who: str) -> None:
-    """CellFailed unless this is a file, not a link, a pipe or a folder, and of a size to read."""
+def _left(path: Path, most: int, who: str) -> bytes:
+    """What stands in a file; CellFailed unless it is a plain one, of a size to read.
+
+    It is copied: whoever left it may still write to it.
+    """
     try:
-        found = path.lstat()
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         raise CellFailed(f"{who} left no readable result: {path.name} is missing") from None
+    except OSError:
+        raise CellFailed(f"{who} left no readable result: {path.name} is no plain file") from None
+    found = os.fstat(opened)
     if not stat.S_ISREG(found.st_mode):
+        os.close(opened)
         raise CellFailed(f"{who} left no readable result: {path.name} is no plain file")
-    if found.st_size > most:
-        raise CellFailed(f"{who} left {found.st_size >> 20} MB in {path.name}: too much to read")
+    with os.fdopen(opened, "rb") as file:
+        if found.st_size > most:
+            raise CellFailed(
+                f"{who} left {found.st_size >> 20} MB in {path.name}: too much to read"
+            )
+        return file.read(most)

@@ -45,7 +45,11 @@ def serve() -> None:
 
     torch.set_deterministic_debug_mode("warn")
     parent.send(ready=os.getpid())
-    parent.send(walls=_confined(**parent.first()))
+    try:
+        parent.send(walls=_confined(**parent.first()))
+    except OSError as error:
+        parent.send(error=str(error))
+        return
     parent.listen()
     actions: dict[str, Action] = {}
     while True:

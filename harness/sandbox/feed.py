@@ -151,9 +151,7 @@ class Giver:
         return self._waited + (time.monotonic() - asked if asked is not None else 0.0)
 
     def give(self, round_: int, number: int) -> None:
-        """Begin to answer; CellFailed where what is asked for is no place of a piece."""
-        if type(round_) is not int or type(number) is not int:
-            raise CellFailed(NO_PIECE)
+        """Begin to answer; CellFailed where it has not heard the last answer yet."""
         if self._asked is not None:
             raise CellFailed("the learner asked for two pieces at once")
         self._asked = time.monotonic()

@@ -48,13 +48,18 @@ SCOPES = 0b11
 NO_NEW_PRIVILEGES, CHILD_SUBREAPER = 38, 36
 """Options of `prctl`."""
 SET_FILTER, ALL_THREADS = 1, 1
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-"""Operations of the filter's machine: load a word, compare it with a number, end."""
+LOAD, EQUAL, AT_LEAST, ANY_BIT, KEEP_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+"""Operations of the filter's machine: load a word, compare it with a number, cut it, end."""
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
-"""Where the call and its first argument stand in what a filter is shown."""
-NAMESPACES = 0x7E020080
-"""Flags of `clone` by which new namespaces begin."""
+NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
+"""Where the call and its first arguments stand in what a filter is shown."""
+STRAYS = 0x7E028080
+"""Flags of `clone` by which new namespaces begin, or a child is another's."""
+STREAM, PACKETS, LOCAL, KIND = 1, 5, 1, 0xF
+"""Pairs of sockets that reach nobody else: of these kinds, of this family; bits of the kind."""
+CAPABILITIES = 64
+"""More than there are."""
+DROP_CAPABILITY, CAPABILITY_VERSION = 24, 0x20080522
 OTHER_ABI = 0x40000000
 """Numbers from here on are of x32, whose calls the filter does not know."""
 
@@ -65,8 +70,11 @@ class Machine:
 
     audit: int
     seccomp: int
+    capset: int
     clone: int
     clone3: int
+    prlimit: int
+    socketpair: int
     refused: tuple[int, ...]
 
 
@@ -74,8 +82,11 @@ MACHINES = {
     "x86_64": Machine(
         audit=0xC000003E,
         seccomp=317,
+        capset=126,
         clone=56,
         clone3=435,
+        prlimit=302,
+        socketpair=53,
         refused=(
             *(41, 101, 310, 311, 312),  # socket, ptrace, process_vm_readv and _writev, kcmp
             *(155, 161, 165, 166, 272, 308),  # pivot_root, chroot, mount, umount2, unshare, setns
@@ -83,13 +94,22 @@ MACHINES = {
             *(248, 249, 250, 298, 321, 323),  # three of keys, perf_event_open, bpf, userfaultfd
             *(169, 175, 176, 246, 313, 320),  # reboot, modules, kexec
             *(304, 425, 426, 427, 438),  # open_by_handle_at, three of io_uring, pidfd_getfd
+            *(29, 30, 31, 67, 64, 65, 66, 220, 68, 69, 70, 71),  # memory, locks, queues by number
+            *(240, 241, 242, 243, 244, 245),  # queues by name
+            *(76, 90, 91, 268, 452, 92, 93, 94, 260),  # truncate by name, modes and owners
+            *(132, 235, 261, 280, 188, 189, 190, 197, 198, 199, 463, 466),  # times, attributes
+            *(141, 142, 144, 314, 251),  # priorities
+            *(170, 171, 164, 227, 305, 167, 168, 163, 103, 172, 173, 179),  # the machine's state
         ),
     ),
     "aarch64": Machine(
         audit=0xC00000B7,
         seccomp=277,
+        capset=91,
         clone=220,
         clone3=435,
+        prlimit=261,
+        socketpair=199,
         refused=(
             *(198, 117, 270, 271, 272),
             *(41, 51, 40, 39, 97, 268),
@@ -97,6 +117,10 @@ MACHINES = {
             *(217, 218, 219, 241, 280, 282),
             *(142, 105, 106, 104, 273, 294),
             *(265, 425, 426, 427, 438),
+            *range(180, 198),
+            *(45, 52, 53, 452, 54, 55, 88, 5, 6, 7, 14, 15, 16, 463, 466),
+            *(140, 118, 119, 274, 30),
+            *(161, 162, 170, 112, 266, 224, 225, 89, 116, 60),
         ),
     ),
 }
@@ -140,6 +164,8 @@ def confine(reads: Iterable[str], writes: Iterable[str]) -> Walls:
     _check(_libc().prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     adopt()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if platform.machine() in MACHINES:
+        _drop_capabilities(MACHINES[platform.machine()])
     if walls.landlock:
         _restrict(walls.landlock, reads, writes)
     if walls.seccomp:
@@ -155,6 +181,14 @@ def adopt() -> None:
 
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+def _drop_capabilities(machine: Machine) -> None:
+    """Be root no more, where this process is."""
+    for number in range(CAPABILITIES):
+        _libc().prctl(DROP_CAPABILITY, number, 0, 0, 0)  # refused where there is none to drop
+    header, none = struct.pack("Ii", CAPABILITY_VERSION, 0), bytes(24)
+    _check(_libc().syscall(machine.capset, header, none))
 
 
 def _landlock_version() -> int:
@@ -214,13 +248,20 @@ def steps(machine: Machine) -> Sequence[tuple[int, int, int, int]]:
         (EQUAL, 0, 1, machine.clone3),
         unknown,  # C libraries then ask by `clone`, whose flags can be seen
     ]
+    allow = (RETURN, 0, 0, ALLOW)
     for number in machine.refused:
         body += [(EQUAL, 0, 1, number), refuse]
-    return [
-        *body,
-        (EQUAL, 0, 3, machine.clone),
-        (LOAD, 0, 0, FIRST_ARGUMENT),
-        (ANY_BIT, 0, 1, NAMESPACES),
-        refuse,
-        (RETURN, 0, 0, ALLOW),
+    own_child = [(LOAD, 0, 0, FIRST), (ANY_BIT, 0, 1, STRAYS), refuse, allow]
+    own_limits = [(LOAD, 0, 0, FIRST), (EQUAL, 1, 0, 0), refuse, allow]
+    own_pair = [
+        *((LOAD, 0, 0, FIRST), (EQUAL, 0, 4, LOCAL)),
+        *((LOAD, 0, 0, SECOND), (KEEP_BITS, 0, 0, KIND)),
+        *((EQUAL, 2, 0, STREAM), (EQUAL, 1, 0, PACKETS), refuse, allow),
     ]
+    for number, asked in (
+        (machine.clone, own_child),
+        (machine.prlimit, own_limits),
+        (machine.socketpair, own_pair),
+    ):
+        body += [(EQUAL, 0, len(asked), number), *asked]
+    return [*body, allow]

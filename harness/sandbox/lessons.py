@@ -36,6 +36,7 @@ from harness.rng import KeyedStream
 from harness.sandbox.feed import Fed
 from harness.sandbox.jobs import Named, built, encoder, statistics
 from harness.sandbox.lines import Message
+from harness.scoring.utility import checked_logits
 from harness.store.artifacts import save_tensors
 
 FRAME, PUBLIC, STATISTICS = "lesson.json", "public.safetensors", "statistics.safetensors"
@@ -182,17 +183,3 @@ class NoEncodings:
     def pieces(self, round_: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Not applicable."""
         raise NotApplicable(UNREAD)
-
-
-def checked_logits(logits: Tensor, images: int, classes: int) -> Tensor:
-    """These as float32; ValueError unless they are floats, finite, one for each image and class."""
-    wanted = f"[{images}, {classes}] floats"
-    if not isinstance(logits, Tensor):
-        raise ValueError(f"logits are {type(logits).__name__}; wanted {wanted}")
-    if logits.shape != (images, classes) or not logits.is_floating_point():
-        kind = str(logits.dtype).removeprefix("torch.")
-        raise ValueError(f"logits are {list(logits.shape)} {kind}; wanted {wanted}")
-    logits = logits.float()
-    if not logits.is_meta and not bool(logits.isfinite().all()):
-        raise ValueError("logits hold NaN or infinite values")
-    return logits

@@ -44,10 +44,16 @@ LOG_BYTES, LONGEST_LOG = 1 << 16, 1 << 28
 MOST_PROCESSES = 64
 """That one attack may have at once."""
 LONGEST_ERROR = 1 << 14
-NAMES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CI", "COLUMNS"})
+PATIENCE = 10
+"""How many times its budget one may wait for rounds that it asks for."""
+NAMES = frozenset(
+    {"PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CI", "COLUMNS"}
+    | {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_TF32_OVERRIDE"}
+)
+SECRET = ("KEY", "TOKEN", "SECRET", "PASS")
 FAMILIES = (
     *("LC_", "LD_", "PYTHON", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_"),
-    *("TORCH", "PYTORCH_", "CUDA", "CUBLAS_", "NVIDIA_", "HIP_", "ROCR_", "NUMEXPR_", "MALLOC_"),
+    *("TORCH", "PYTORCH_", "CUDA", "CUBLAS_", "HIP_", "ROCR_", "NUMEXPR_", "MALLOC_"),
 )
 """Environment variables that decide how numbers are computed, and no others, are handed on."""
 GONE = "the process that starts attacks' processes is gone"
@@ -74,7 +80,11 @@ def log_tail(log: bytes) -> str:
 
 def _environment(threads: int) -> dict[str, str]:
     """What of the parent's environment libraries heed, with bounded threads: nothing secret."""
-    heeded = {k: v for k, v in os.environ.items() if k in NAMES or k.startswith(FAMILIES)}
+    heeded = {
+        name: value
+        for name, value in os.environ.items()
+        if (name in NAMES or name.startswith(FAMILIES)) and not any(s in name for s in SECRET)
+    }
     return {**heeded, **limited_to(threads)}
 
 
@@ -253,10 +263,18 @@ class AttackProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process and everything it started, in sessions of their own too.
+        """End it, and hang up.
 
         One that is not there yet ends by itself, once nobody is at the other end of its pipes.
         """
+        self._end()
+        self._lines.close()
+        if isinstance(self._process, Forked):
+            self._process.close()
+        self._file.close()
+
+    def _end(self) -> None:
+        """End the process and everything it started, in sessions of their own too."""
         if self._process.pid is not None:
             family = self._family()
             with contextlib.suppress(ProcessLookupError):
@@ -266,10 +284,6 @@ class AttackProcess:
                     process.kill()
             with contextlib.suppress(MachineFault):
                 self._process.wait()
-        self._lines.close()
-        if isinstance(self._process, Forked):
-            self._process.close()
-        self._file.close()
 
     def confine(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
         """Leave it these folders of its own, besides what Python needs, and no other process.
@@ -301,7 +315,8 @@ class AttackProcess:
 
         MachineFault where there is no process to run it, by no fault of the job's.
         `spent` seconds of the budget are gone already; messages name `who` was asked. A job that
-        reads a release is fed from `feed`; what it waits for pieces is no time of its own.
+        reads a release is fed from `feed`; what it waits for pieces is no time of its own, for
+        `PATIENCE` times its budget.
         """
         self._who = who
         if not self._told:
@@ -315,37 +330,47 @@ class AttackProcess:
         from harness.sandbox.feed import Giver
 
         with Giver(feed, self._lines) as giver:
-            return self._listened(budget, progress, spent, giver)
+            try:
+                return self._listened(budget, progress, spent, giver)
+            except BaseException:
+                self._end()  # or the giver may wait for ever for someone to read its answer
+                raise
 
     def _listened(
         self, budget: Budget, progress: Progress, spent: float, giver: Giver | None
     ) -> Spent:
         """Hear what it says until it is done."""
         deadline = time.monotonic() + budget.seconds - spent
+
+        def waited() -> float:
+            return min(giver.waited, PATIENCE * budget.seconds) if giver else 0.0
+
         while True:
             for said in self._received():
-                if said.walls is not None:
-                    self.walls = said.walls
-                elif said.progress is not None:
+                if said.progress is not None:
                     progress(*said.progress)
                 elif said.error is not None:
                     raise self._failure(said)
                 elif said.wanted is not None and giver:
                     giver.give(*said.wanted)
                 elif said.done:
-                    waited = giver.waited if giver else 0.0
-                    return Spent(max(0.0, said.seconds - waited), max(said.peak_mb, self._peak))
+                    return Spent(max(0.0, said.seconds - waited()), max(said.peak_mb, self._peak))
+                else:
+                    raise self._garbled()
             if giver:
                 giver.check()
-            self._watch(deadline + (giver.waited if giver else 0.0), budget)
+            self._watch(deadline + waited(), budget)
 
     def _await(self) -> None:
         """Wait until it says that it has imported torch, and its number."""
         deadline = time.monotonic() + START_SECONDS
-        while self._process.pid is None or not self._ready:
+        while not self._ready:
             for said in self._received():
+                if said.error is not None:
+                    raise MachineFault(said.error)
                 self._process.pid = said.ready or self._process.pid
-                self.walls, self._ready = said.walls or self.walls, True
+                if said.walls is not None:
+                    self.walls, self._ready = said.walls, True
             if time.monotonic() > deadline:
                 started = f"no process could be started within {START_SECONDS:g} s"
                 raise MachineFault(self._with_log(started))
@@ -367,15 +392,18 @@ class AttackProcess:
         except EOFError:
             raise CellFailed(self._with_log(self._death())) from None
         except (Garbled, ValidationError):
-            junk = f"{self._who} wrote into the pipe that its process answers by"
-            raise CellFailed(self._with_log(junk)) from None
+            raise self._garbled() from None
+
+    def _garbled(self) -> CellFailed:
+        return CellFailed(
+            self._with_log(f"{self._who} wrote into the pipe that its process answers by")
+        )
 
     def _watch(self, deadline: float, budget: Budget) -> None:
         if time.monotonic() > deadline:
             raise CellTimedOut(self._with_log(self._late(budget)))
-        used, family = 0.0, self._family()
-        with contextlib.suppress(psutil.Error):
-            used = sum(_held(process, alone=len(family) == 1) for process in family) / 2**20
+        family = self._family()
+        used = sum(_held(process, alone=len(family) == 1) for process in family) / 2**20
         self._peak = max(self._peak, used)
         if used > budget.megabytes:
             greedy = f"{self._who} used more than its limit of {budget.megabytes} MB"
@@ -420,7 +448,8 @@ class AttackProcess:
         """How it ended; MachineFault where nobody can tell."""
         code = self._process.wait()
         if code < 0:
-            return f"{self._who}'s process was killed by {signal.Signals(-code).name}"
+            named = {each.value: each.name for each in signal.Signals}
+            return f"{self._who}'s process was killed by {named.get(-code, f'signal {-code}')}"
         return f"{self._who}'s process ended with exit code {code}"
 
     def _with_log(self, message: str) -> str:
@@ -430,9 +459,12 @@ class AttackProcess:
 
 def _held(process: psutil.Process, *, alone: bool) -> float:
     """Bytes that a process holds; of what several share, each its part where that can be told."""
-    if alone or sys.platform != "linux":
+    if not alone and sys.platform == "linux":
+        with contextlib.suppress(psutil.Error):
+            return float(process.memory_full_info().pss)
+    with contextlib.suppress(psutil.Error):
         return float(process.memory_info().rss)
-    return float(process.memory_full_info().pss)
+    return 0.0
 
 
 class Workers:

@@ -33,8 +33,8 @@ def readable(apart: Path) -> list[str]:
 
     Of a folder that `apart` (the cache) lies in, all else that it holds.
     """
-    found = {str(each) for path in places() for each in _without(path, apart.resolve())}
-    return sorted({*found, *SYSTEM})
+    paths = {*places(), *map(Path, SYSTEM)}
+    return sorted({str(each) for path in paths for each in _without(path, apart.resolve())})
 
 
 @cache
@@ -52,12 +52,15 @@ def devices() -> list[str]:
 
 
 def _is_ground(path: str) -> bool:
-    """Whether a place that Python looks in is one to read: the folder of the shell is not."""
-    return bool(path) and Path(path).resolve() != Path.cwd()
+    """Whether a place that Python looks in is one to read: the shell's, only if it is named."""
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return bool(path) and (path in named or Path(path).resolve() != Path.cwd())
 
 
 def _packages() -> Iterator[str]:
-    """Where the harness and all plugins lie, wherever Python finds them."""
+    """Where the harness and all plugins lie and are declared, wherever Python finds them."""
+    for kind in ("dist-info", "egg-info"):  # the first that names a plugin is the one that counts
+        yield from map(str, Path.cwd().glob(f"*.{kind}"))
     names = {"harness", *(each.module.partition(".")[0] for each in entry_points(group=GROUP))}
     for spec in (find_spec(name) for name in sorted(names)):
         if spec and spec.submodule_search_locations:

@@ -195,9 +195,11 @@ def best_of(
 def together(several: Sequence[Utility]) -> Utility:
     """One utility of learners that were tried apart, on the same test images; the best one counts.
 
-    A learner that was tried more than once counts by the first. Of a victim, the first counts.
+    A learner that was tried in several counts by that with most trainings, of equals by the first.
+    Of a victim, the first counts.
     """
     first = several[0]
+    several = sorted(several, key=lambda each: -_most(each.accuracies))
     if not any(each.validation.keys() - first.validation.keys() for each in several):
         return first
     own = _first_of(u.accuracies for u in several)
@@ -212,6 +214,8 @@ def together(several: Sequence[Utility]) -> Utility:
         "validation": validation,
         "left_out": {name: why for name, why in left_out.items() if name not in own},
     }
+    assert all((each.n, each.chance) == (first.n, first.chance) for each in several)
+    several = sorted(several, key=lambda each: -_most(each.reference_accuracies))
     plain = _first_of(u.reference_accuracies for u in several)
     if tried := _first_of(u.reference_validation for u in several):
         bare = max(tried, key=tried.__getitem__)
@@ -221,8 +225,17 @@ def together(several: Sequence[Utility]) -> Utility:
             "reference_inference": bare,
             "reference_accuracies": plain,
             "reference_validation": tried,
+            "reference_left_out": {
+                name: why
+                for name, why in _first_of(u.reference_left_out for u in several).items()
+                if name not in plain
+            },
         }
     return first.model_copy(update=joined)
+
+
+def _most(accuracies: Mapping[str, Accuracy]) -> int:
+    return max((len(each.trainings) for each in accuracies.values()), default=0)
 
 
 def _first_of(several: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
@@ -236,6 +249,22 @@ def _first_of(several: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
 
 def _chosen(learners: Mapping[str, Tried]) -> str:
     return max(learners, key=lambda name: learners[name].standing)
+
+
+def checked_logits(logits: Tensor | None, images: int, classes: int) -> Tensor:
+    """These as float32; ValueError unless they are floats, finite, one for each image and class."""
+    from torch import Tensor
+
+    wanted = f"[{images}, {classes}] floats"
+    if not isinstance(logits, Tensor):
+        raise ValueError(f"logits are {type(logits).__name__}; wanted {wanted}")
+    if logits.shape != (images, classes) or not logits.is_floating_point():
+        kind = str(logits.dtype).removeprefix("torch.")
+        raise ValueError(f"logits are {list(logits.shape)} {kind}; wanted {wanted}")
+    logits = logits.float()
+    if not logits.is_meta and not bool(logits.isfinite().all()):
+        raise ValueError("logits hold NaN or infinite values")
+    return logits
 
 
 def separability(hidden: Tensor, labels: Tensor) -> dict[str, float]:

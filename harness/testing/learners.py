@@ -33,8 +33,9 @@ from harness.api.release import Encoder
 from harness.asking.plan import resolved
 from harness.control import run_learner_controls
 from harness.rng import KeyedStream, seeded
-from harness.sandbox.lessons import NoEncodings, checked_logits, not_encoded
+from harness.sandbox.lessons import NoEncodings, not_encoded
 from harness.sandbox.rebuilding import plain
+from harness.scoring.utility import checked_logits
 from harness.testing.attacks import in_words
 from harness.testing.datasets import CASES, Kit, KitConfig, known
 from harness.testing.subject import Subject, Unanswered, Violation, find, refusal

@@ -17,9 +17,10 @@ FAULTS = {
     "raises-later": "RuntimeError: no answer today",
     "answers-nan": "ValueError: logits hold NaN or infinite values",
     "answers-short": "ValueError: logits are [40, ",
+    "answers-all": "ValueError: logits are [",
     "forgets": "TypeError: learn must return a Classifier, not NoneType",
     "asks-far": "the learner asked for a piece that there is not",
-    "asks-nonsense": "the learner asked for a piece that there is not",
+    "asks-nonsense": "the learner wrote into the pipe that its process answers by",
 }
 FRAME = {
     *("learner", "law", "victim", "release", "mean", "std", "low", "high", "shape", "classes"),

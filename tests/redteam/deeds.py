@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
+import signal
 import socket
 import struct
 import subprocess
@@ -186,6 +188,44 @@ def reads_a_secret_of_the_environment(_job: Job) -> None:
     os.environ["REDTEAM_TOKEN"]
 
 
+def limits_its_parent(job: Job) -> None:
+    resource.prlimit(job["victim"], resource.RLIMIT_CPU)
+
+
+def leaves_memory_by_number(_job: Job) -> None:
+    held = call(29, 0, 4096, 0o1600)
+    call(31, held, 0, None)
+
+
+def leaves_a_queue(_job: Job) -> None:
+    call(240, b"redteam", os.O_CREAT | os.O_RDWR, 0o600, None)
+    call(241, b"redteam")
+
+
+def sends_by_a_pair(job: Job) -> None:
+    one, _other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    one.sendto(b"leak", job["letterbox"])
+
+
+def opens_a_file_to_all(job: Job) -> None:
+    os.chmod(Path(job["home"]) / "key", 0o644)
+
+
+def signs_a_file_by_its_time(job: Job) -> None:
+    os.utime(Path(job["home"]) / "key", (1, 1))
+
+
+def hides_a_child(_job: Job) -> None:
+    child = call(56, 0x8000 | signal.SIGCHLD, 0, 0, 0, 0)
+    if not child:
+        os._exit(0)
+
+
+def renames_the_machine(_job: Job) -> None:
+    name = os.uname().nodename.encode()
+    call(170, name, len(name))
+
+
 PREVENTED = (
     *(reads_the_cache, lists_the_cache, poisons_the_cache, forges_a_pointer, reads_a_home),
     *(reads_the_folder_of_another, writes_beside_its_own, changes_what_it_is_shown),
@@ -196,6 +236,8 @@ PREVENTED = (
     *(connects_to_an_abstract_socket, signals_its_parent, leaves_a_pipe, leaves_a_link),
     *(leaves_a_second_name, leaves_a_socket, leaves_a_device, becomes_another_user_s_root),
     *(keeps_a_key, asks_the_kernel_to_read_for_it, lets_a_child_do_it),
+    *(limits_its_parent, leaves_memory_by_number, leaves_a_queue, sends_by_a_pair),
+    *(opens_a_file_to_all, signs_a_file_by_its_time, hides_a_child, renames_the_machine),
     reads_a_secret_of_the_environment,
 )
 

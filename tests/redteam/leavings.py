@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -22,11 +23,15 @@ def _writable(number: int) -> bool:
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
 
+def _ways() -> list[int]:
+    """Where the process answers its parent: a pipe that no plugin is told of."""
+    found = map(int, os.listdir("/proc/self/fd"))
+    return [each for each in found if each > 2 and _is_pipe(each) and _writable(each)]
+
+
 def _say(data: bytes) -> None:
-    """Write where the process answers its parent: a pipe that no plugin is told of."""
-    for number in map(int, os.listdir("/proc/self/fd")):
-        if number > 2 and _is_pipe(number) and _writable(number):
-            os.write(number, data)
+    for number in _ways():
+        os.write(number, data)
 
 
 def ends_at_once(_job: Job) -> None:
@@ -82,6 +87,15 @@ def has_a_long_excuse(_job: Job) -> None:
     raise ValueError("x" * 500_000)
 
 
+def says_how_it_is_confined(_job: Job) -> None:
+    _say(b'{"walls": {"landlock": 99, "seccomp": true}}\n')
+    time.sleep(60)
+
+
+def ends_by_a_signal_without_a_name(_job: Job) -> None:
+    os.kill(os.getpid(), 35)
+
+
 def leaves_a_daemon(job: Job) -> None:
     """In a session of its own, whose parent is gone."""
     if not os.fork():
@@ -97,3 +111,20 @@ def leaves_a_daemon(job: Job) -> None:
 def leaves_a_daemon_and_ends(job: Job) -> None:
     leaves_a_daemon(job)
     os._exit(0)
+
+
+def asks_and_never_listens(_job: Job) -> None:
+    """Its answers fill the pipe: this process is stopped, and its child asks on."""
+    ways = _ways()
+    if os.fork():
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while True:
+        for number in ways:
+            os.write(number, b'{"wanted": [0, 0]}\n')
+        time.sleep(0.05)
+
+
+def asks_without_end(_job: Job) -> None:
+    while True:
+        _say(b'{"wanted": [0, 0]}\n')
+        time.sleep(0.05)

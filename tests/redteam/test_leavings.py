@@ -29,6 +29,8 @@ ENDS = {
     "takes_much_memory_in_children": "the attack used more than its limit of 900 MB",
     "raises_what_is_no_exception": "the attack's process was killed by SIGINT",
     "has_a_long_excuse": "ValueError: xxx",
+    "says_how_it_is_confined": "the attack wrote into the pipe",
+    "ends_by_a_signal_without_a_name": "the attack's process was killed by signal 35",
 }
 
 
@@ -55,6 +57,35 @@ def test_it_ends_in_one_message_of_bounded_size(deed, told, start, tmp_path):
     assert str(failed.value).startswith(told)
     assert len(str(failed.value)) < 100_000
     assert psutil.Process().memory_info().rss - before < 200 << 20
+
+
+class LongAnswers:
+    """A feed that has an answer of many bytes to every question, soon or late."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def piece(self, _round, _number):
+        time.sleep(self.seconds)
+        return {"file": "x" * 30_000, "rows": 1, "last": True}
+
+    def make_ahead(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("deed", "seconds", "told"),
+    [
+        ("asks_and_never_listens", 0.0, "the learner asked for two pieces at once"),
+        ("asks_without_end", 0.02, "the attack did not end within 2 s"),
+    ],
+)
+def test_one_that_is_fed_ends_whatever_it_asks(deed, seconds, told, start, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "PATIENCE", 1)
+    began = time.monotonic()
+    with pytest.raises(CellFailed, match=told):
+        start.ask(job(deed, tmp_path), Budget(2.0, 900, 1), silent, feed=LongAnswers(seconds))
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("deed", ["leaves_a_daemon", "leaves_a_daemon_and_ends"])
@@ -141,6 +172,15 @@ def test_what_is_no_file_is_not_read_for_numbers(leave, tmp_path):
     leave(tmp_path / "numbers")
     with pytest.raises(CellFailed, match="is no plain file"):
         diagnostics_in(tmp_path / "numbers")
+
+
+def test_what_is_read_stays_what_it_was(tmp_path):
+    """Whoever left it may still be there."""
+    save_file({"x": torch.ones(5000)}, tmp_path / "result")
+    found = tensors_in(tmp_path / "result")
+    with (tmp_path / "result").open("wb") as file:
+        file.truncate(1)
+    assert float(found["x"].sum()) == 5000.0
 
 
 def test_what_an_honest_attack_leaves_is_read(tmp_path):

@@ -177,6 +177,14 @@ def test_learners_that_were_tried_apart_are_chosen_from_together():
     assert together([plain]) == plain
 
 
+def test_of_one_learner_tried_apart_that_with_most_trainings_counts():
+    once, network = one_learner("ridge", 0.9, 0.9), one_learner("network", 0.1, 0.1)
+    tried = {"ridge": Tried(validation=(0.5, 0.6), reported=(0.5, 0.6))}
+    twice = best_of(tried, tried, chance=0.1, n=60, left_out={}, reference_left_out={})
+    found = together([once, network, twice])
+    assert (found.inference, found.accuracy) == ("ridge", pytest.approx(0.55))
+
+
 def test_a_utility_stands_beside_its_reference(model):
     found = of(measured(model))
     assert found.reference_accuracy == 1.0
