@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import ClassVar, Literal
 
 EXIT_FAILED = 1
@@ -106,3 +107,13 @@ def near(name: str, known: Collection[str]) -> list[str]:
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
+
+
+def where_raised(error: BaseException) -> str:
+    """File and line."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    if trace is None:
+        return "nowhere"
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

@@ -29,7 +29,7 @@ from harness.api.release import Release
 from harness.api.specs import Spec
 from harness.api.view import Budget
 from harness.asking.plan import Cell, plan
-from harness.asking.registry import Registry, registry
+from harness.asking.registry import OWN_DISTRIBUTION, Registry, registry
 from harness.asking.request import make_request
 from harness.assets.lookup import folder as asset_folder
 from harness.assets.lookup import locate
@@ -355,6 +355,11 @@ class Run:
     def build(self, kind: str, spec: Spec, argument: Any) -> Any:
         """A plugin at work; of several parties that release sums, theirs together."""
         build = partial(self.registry.build, kind, spec.name, argument)
+        if self.registry.origin(kind, spec.name).distribution != OWN_DISTRIBUTION:
+            from harness.running.guests import guest, is_guest
+
+            if is_guest(kind, spec):
+                build = partial(guest, self, kind, spec, argument)
         sums = self.cell.sums
         with plugin_boundary(spec.name):
             if sums and spec is sums.spec and self.cell.request.parties > 1:

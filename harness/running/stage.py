@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from harness.api.errors import CellFailed, HarnessError, MachineFault
+from harness.api.errors import CellFailed, HarnessError, MachineFault, where_raised
 from harness.store.artifacts import Artifact
 from harness.store.provenance import packages_of, sha256_of, source_sha256
 
@@ -163,14 +162,5 @@ def plugin_boundary(name: str) -> Iterator[None]:
     except HarnessError:
         raise
     except (Exception, SystemExit) as error:
-        where = _last_frame(error)
+        where = where_raised(error)
         raise CellFailed(f"'{name}' raised {type(error).__name__}: {error} ({where})") from error
-
-
-def _last_frame(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    if trace is None:
-        return "nowhere"
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

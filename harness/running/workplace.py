@@ -89,13 +89,13 @@ def workplaces() -> Path:
 
 
 @contextmanager
-def workplace(process: Process, label: str) -> Iterator[Workplace]:
-    """Folders for one attack, gone when it is done."""
+def workplace(process: Process, label: str, reads: Iterable[Path] = ()) -> Iterator[Workplace]:
+    """Folders for one attack, gone when it is done; whatever else it `reads` stays."""
     with scratch_folder(workplaces(), label.replace(" ", "-")) as base:
         folders = base / "before", base / "view", base / "out"
         for folder in folders:
             folder.mkdir()
-        process.confine([base], [base / "out"])
+        process.confine([base, *reads], [base / "out"])
         yield Workplace(process, base, *folders)
 
 
@@ -112,7 +112,7 @@ def tensors_in(path: Path, who: str = "the attack") -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    data = _left(path, MOST_RESULT, who)
+    data = left_by(path, MOST_RESULT, who)
     try:
         return load(data)
     except (SafetensorError, ValueError, KeyError) as error:
@@ -127,7 +127,7 @@ class Diagnostics(RootModel[dict[Annotated[str, Field(max_length=200)], FiniteFl
 
 def diagnostics_in(path: Path, who: str = "the attack") -> dict[str, float]:
     """Numbers by name that a process left; CellFailed, naming `who`, where it left others."""
-    data = _left(path, MOST_DIAGNOSTICS, who)
+    data = left_by(path, MOST_DIAGNOSTICS, who)
     try:
         return Diagnostics.model_validate_json(data).root
     except ValidationError as error:
@@ -136,7 +136,7 @@ def diagnostics_in(path: Path, who: str = "the attack") -> dict[str, float]:
         ) from None
 
 
-def _left(path: Path, most: int, who: str) -> bytes:
+def left_by(path: Path, most: int, who: str) -> bytes:
     """What stands in a file; CellFailed unless it is a plain one, of a size to read.
 
     It is copied: whoever left it may still write to it.

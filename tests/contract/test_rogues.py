@@ -204,7 +204,7 @@ def test_it_finds_nothing_beside_them_but_what_it_has_learned(dug):
     """While it prepares there is no release anywhere yet."""
     assert dug["prepare"]["beside"] == ["before/view.json"]
     own = [f"view/{name}" for name in dug["reconstruct"]["files"]]
-    learned = {"before/view.json", "out/learned.safetensors", "out/prepared.safetensors"}
+    learned = {"before/view.json", "learned.safetensors", "out/prepared.safetensors"}
     assert set(dug["reconstruct"]["beside"]) - learned == set(own)
 
 
