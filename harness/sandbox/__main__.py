@@ -77,7 +77,6 @@ def _actions(parent: ParentLines) -> dict[str, Action]:
 
 def _answer(job: dict[str, Any], parent: ParentLines, actions: dict[str, Action]) -> None:
     """Do a job and say how it ended; what can be done is looked up when the first one comes."""
-    started = time.perf_counter()
     try:
         actions.update(actions or _actions(parent))
         actions[job["action"]](job, _reporter(parent))
@@ -90,7 +89,7 @@ def _answer(job: dict[str, Any], parent: ParentLines, actions: dict[str, Action]
         parent.send(error=f"{type(error).__name__}: {error}")
         return
     sys.stderr.flush()
-    parent.send(done=True, seconds=time.perf_counter() - started, peak_mb=_peak_megabytes())
+    parent.send(done=True, peak_mb=_peak_megabytes())
 
 
 def _peak_megabytes() -> float:

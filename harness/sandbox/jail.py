@@ -60,6 +60,8 @@ STREAM, PACKETS, LOCAL, KIND = 1, 5, 1, 0xF
 CAPABILITIES = 64
 """More than there are."""
 DROP_CAPABILITY, CAPABILITY_VERSION = 24, 0x20080522
+LIMITS = {resource.RLIMIT_NOFILE: 4096, resource.RLIMIT_FSIZE: 1 << 34}
+"""Open files of a process, and bytes of a file that it writes."""
 OTHER_ABI = 0x40000000
 """Numbers from here on are of x32, whose calls the filter does not know."""
 
@@ -164,6 +166,10 @@ def confine(reads: Iterable[str], writes: Iterable[str]) -> Walls:
     _check(_libc().prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     adopt()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for limit, most in LIMITS.items():
+        _, hard = resource.getrlimit(limit)
+        held = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(limit, (held, held))
     if platform.machine() in MACHINES:
         _drop_capabilities(MACHINES[platform.machine()])
     if walls.landlock:

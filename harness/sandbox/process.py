@@ -45,7 +45,7 @@ MOST_PROCESSES = 64
 """That one attack may have at once."""
 LONGEST_ERROR = 1 << 14
 PATIENCE = 10
-"""How many times its budget one may wait for rounds that it asks for."""
+"""How many times its budget one may wait for rounds that it asks for, and for a processor."""
 NAMES = frozenset(
     {"PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CI", "COLUMNS"}
     | {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_TF32_OVERRIDE"}
@@ -220,7 +220,6 @@ class Said(BaseModel, frozen=True, extra="forbid", strict=True):
     error: str | None = None
     kind: str = ""
     done: bool = False
-    seconds: FiniteFloat = 0.0
     peak_mb: FiniteFloat = 0.0
 
 
@@ -315,8 +314,8 @@ class AttackProcess:
 
         MachineFault where there is no process to run it, by no fault of the job's.
         `spent` seconds of the budget are gone already; messages name `who` was asked. A job that
-        reads a release is fed from `feed`; what it waits for pieces is no time of its own, for
-        `PATIENCE` times its budget.
+        reads a release is fed from `feed`. What it waits for pieces, and while others have the
+        machine, is no time of its own, for `PATIENCE` times its budget.
         """
         self._who = who
         if not self._told:
@@ -340,10 +339,15 @@ class AttackProcess:
         self, budget: Budget, progress: Progress, spent: float, giver: Giver | None
     ) -> Spent:
         """Hear what it says until it is done."""
-        deadline = time.monotonic() + budget.seconds - spent
+        began, delayed = time.monotonic(), self._delayed()
 
-        def waited() -> float:
-            return min(giver.waited, PATIENCE * budget.seconds) if giver else 0.0
+        def worked() -> float:
+            """Seconds that count: neither its owner nor the machine kept it waiting then."""
+            kept = giver.waited if giver else 0.0
+            passed = time.monotonic() - began
+            if passed - kept > budget.seconds - spent:  # asked only where it decides
+                kept += self._delayed() - delayed
+            return passed - min(kept, PATIENCE * budget.seconds)
 
         while True:
             for said in self._received():
@@ -354,12 +358,12 @@ class AttackProcess:
                 elif said.wanted is not None and giver:
                     giver.give(*said.wanted)
                 elif said.done:
-                    return Spent(max(0.0, said.seconds - waited()), max(said.peak_mb, self._peak))
+                    return Spent(worked(), max(said.peak_mb, self._peak))
                 else:
                     raise self._garbled()
             if giver:
                 giver.check()
-            self._watch(deadline + waited(), budget)
+            self._watch(spent + worked(), budget)
 
     def _await(self) -> None:
         """Wait until it says that it has imported torch, and its number."""
@@ -399,8 +403,8 @@ class AttackProcess:
             self._with_log(f"{self._who} wrote into the pipe that its process answers by")
         )
 
-    def _watch(self, deadline: float, budget: Budget) -> None:
-        if time.monotonic() > deadline:
+    def _watch(self, worked: float, budget: Budget) -> None:
+        if worked > budget.seconds:
             raise CellTimedOut(self._with_log(self._late(budget)))
         family = self._family()
         used = sum(_held(process, alone=len(family) == 1) for process in family) / 2**20
@@ -425,6 +429,15 @@ class AttackProcess:
             f"{self._who} did not end within {budget.seconds:g} s\n"
             f"it had {had:.3g} s of CPU time, of {budget.seconds:g} s on {threads}"
         )
+
+    def _delayed(self) -> float:
+        """How long the machine has kept it waiting: its thread that waited longest for a turn."""
+        waits = [0.0]
+        for process in self._family():
+            for thread in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+                with contextlib.suppress(OSError, IndexError):  # it may have ended
+                    waits.append(int(thread.read_text().split()[1]) / 1e9)
+        return max(waits)
 
     def _cpu_seconds(self) -> float:
         """What the process and all that it started, and has not outlived, have computed so far."""

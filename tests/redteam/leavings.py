@@ -128,3 +128,12 @@ def asks_without_end(_job: Job) -> None:
     while True:
         _say(b'{"wanted": [0, 0]}\n')
         time.sleep(0.05)
+
+
+def takes_a_second(_job: Job) -> None:
+    time.sleep(1)
+
+
+def opens_many_files(_job: Job) -> None:
+    held = [open(os.devnull) for _ in range(5000)]
+    raise AssertionError(f"{len(held)} files")

@@ -29,6 +29,7 @@ ENDS = {
     "takes_much_memory_in_children": "the attack used more than its limit of 900 MB",
     "raises_what_is_no_exception": "the attack's process was killed by SIGINT",
     "has_a_long_excuse": "ValueError: xxx",
+    "opens_many_files": "OSError: [Errno 24] Too many open files",
     "says_how_it_is_confined": "the attack wrote into the pipe",
     "ends_by_a_signal_without_a_name": "the attack's process was killed by signal 35",
 }
@@ -101,6 +102,17 @@ def test_nothing_outlives_it(deed, start, tmp_path):
             return
         time.sleep(0.1)
     raise AssertionError(f"{daemon} is still there")
+
+
+def test_what_the_machine_was_busy_with_others_is_no_time_of_its_own(start, tmp_path, monkeypatch):
+    start.ask(job("takes_a_second", tmp_path), Budget(20.0, 900, 1), silent)
+    assert start._delayed() > 0
+    short = Budget(0.4, 900, 1)
+    monkeypatch.setattr(AttackProcess, "_delayed", lambda _self: time.monotonic())
+    start.ask(job("takes_a_second", tmp_path), short, silent)
+    monkeypatch.setattr(processes, "PATIENCE", 1)
+    with pytest.raises(CellFailed, match=r"did not end within 0\.4 s"):
+        start.ask(job("takes_a_second", tmp_path), short, silent)
 
 
 def a_pipe(path):
