@@ -96,11 +96,11 @@ BROKEN = {
     "needless": (attack(""), "'pry': needs names no alternative"),
     "reads-no-release": (
         attack("frozenset({Channel.PUBLIC})"),
-        "'pry': needs must name exactly one of encodings, features, gradients, statistics, updates;",
+        "'pry': needs must name exactly one of encodings, features, gradients, statistics, updates",
     ),
     "reads-two-releases": (
         attack("frozenset({Channel.ENCODINGS, Channel.GRADIENTS})"),
-        "'pry': needs must name exactly one of encodings, features, gradients, statistics, updates;",
+        "'pry': needs must name exactly one of encodings, features, gradients, statistics, updates",
     ),
 }
 HEALTHY = {"twin-one": defense("name='twin'"), "whole": defense("name='hollow', factory='gone:X'")}
