@@ -21,8 +21,8 @@ from pathlib import Path
 import harness
 from harness.api import Budget
 from harness.api.plugins import silent
-from harness.sandbox.jail import Walls
-from harness.sandbox.process import FORK_SERVERS, UNCONFINED, AttackProcess
+from harness.sandbox.jail import UNCONFINED, Walls
+from harness.sandbox.process import FORK_SERVERS, AttackProcess
 
 PROCESSES, CELLS = 31, 5
 NOTHING = {"action": "call", "function": "builtins:len"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import lzma
-import pickle
+import json
+import os
 import shutil
-import tarfile
+import subprocess
+import sys
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from pkgutil import resolve_name
 
 from filelock import FileLock
 
@@ -25,18 +24,8 @@ from harness.assets.download import Progress, SourceFailed, download
 from harness.assets.lookup import Place, absent, digest_of, locate, mismatch, packaged
 from harness.store.paths import disk_errors
 
-# What reading a broken or unexpected archive raises.
-_UNREADABLE = (
-    KeyError,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    OSError,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    pickle.UnpicklingError,
-)
+MOST_SAID = 1 << 14
+"""Bytes that are read of what an unpacking process said."""
 
 
 @dataclass(frozen=True)
@@ -103,23 +92,42 @@ def _check_arrived(asset: Asset, source: Source, arrived: Path) -> None:
         )
 
 
-def _unpack(asset: Asset, source: Source, arrived: Path, folder: Path) -> None:
-    unpack = resolve_name(source.unpack) if source.unpack else None
+def _unpack(asset: Asset, source: Source, arrived: Path, place: Place) -> Path:
+    """The folder with what a plugin's function made of what arrived, in a process of its own."""
+    folder, said = place.work / "unpacked", place.work / "said"
+    folder.mkdir()
     try:
         if source.kind in OPENERS:
             arrived = OPENERS[source.kind](arrived)
-        if unpack is None:
-            shutil.move(arrived, folder / asset.files[0].name)
-        else:
-            unpack(arrived, folder)
-    except _UNREADABLE as error:
-        # Readers of archives and images raise OSError too, without a number from the system.
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise IntegrityError(
-            f"asset '{asset.name}': what came from {_name(source)} cannot be read "
-            f"({type(error).__name__}: {error}). Nothing was kept."
-        ) from error
+    except ValueError as error:
+        raise _unreadable(asset, source, f"{type(error).__name__}: {error}") from error
+    if not source.unpack:
+        shutil.move(arrived, folder / asset.files[0].name)
+        return folder
+    command = [sys.executable, "-m", "harness.sandbox.unpacking", source.unpack, str(place.root)]
+    with said.open("wb") as heard:
+        ended = subprocess.run([*command, str(arrived), str(folder)], stdout=heard, check=False)
+    if not ended.returncode:
+        return folder
+    try:
+        told = json.loads(_tail(said).splitlines()[-1])
+        number, reason = told["errno"], str(told["error"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        number, reason = None, f"exit code {ended.returncode}"
+    if isinstance(number, int):
+        raise OSError(number, os.strerror(number), str(folder))
+    raise _unreadable(asset, source, reason)
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - MOST_SAID))
+        return file.read()
+
+
+def _unreadable(asset: Asset, source: Source, error: str) -> IntegrityError:
+    told = f"asset '{asset.name}': what came from {_name(source)} cannot be read ({error})."
+    return IntegrityError(f"{told} Nothing was kept.")
 
 
 def _take(asset: Asset, source: Source, place: Place, progress: Progress) -> None:
@@ -132,9 +140,7 @@ def _take(asset: Asset, source: Source, place: Place, progress: Progress) -> Non
         folder.mkdir()
         arrived = CLIENTS[source.kind](source, folder, progress)
     _check_arrived(asset, source, arrived)
-    unpacked = place.work / "unpacked"
-    unpacked.mkdir()
-    _unpack(asset, source, arrived, unpacked)
+    unpacked = _unpack(asset, source, arrived, place)
     for file in asset.files:
         if bad := mismatch(file, unpacked):
             reason = f"asset '{asset.name}' from {_name(source)}: {bad}."

@@ -101,8 +101,7 @@ def _assets() -> list[Finding]:
 
 def _confinement() -> list[Finding]:
     """How plugins' processes are kept from the rest of the machine."""
-    from harness.sandbox.jail import Walls
-    from harness.sandbox.process import UNCONFINED
+    from harness.sandbox.jail import UNCONFINED, Walls
 
     walls = Walls.here()
     if os.environ.get(UNCONFINED):

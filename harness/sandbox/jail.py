@@ -60,6 +60,8 @@ STREAM, PACKETS, LOCAL, KIND = 1, 5, 1, 0xF
 CAPABILITIES = 64
 """More than there are."""
 DROP_CAPABILITY, CAPABILITY_VERSION = 24, 0x20080522
+UNCONFINED = "HARNESS_UNCONFINED"
+"""Where this variable of the environment is set, nothing is confined."""
 LIMITS = {resource.RLIMIT_NOFILE: 4096, resource.RLIMIT_FSIZE: 1 << 34}
 """Open files of a process, and bytes of a file that it writes."""
 OTHER_ABI = 0x40000000

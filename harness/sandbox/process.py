@@ -27,13 +27,13 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 from harness.api.errors import CellFailed, CellTimedOut, MachineFault, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
+from harness.sandbox.jail import UNCONFINED
 from harness.sandbox.lines import ChildLines, Garbled
 from harness.store.paths import cache_root
 
 if TYPE_CHECKING:
     from harness.sandbox.feed import Feed, Giver
 
-UNCONFINED = "HARNESS_UNCONFINED"
 """The environment variable that leaves plugins the whole machine; records then say so."""
 LOOK_EVERY = 0.2
 START_SECONDS = 120.0

@@ -9,8 +9,8 @@ import pytest
 from harness import evaluate
 from harness.running.record import confinement
 from harness.sandbox import process as processes
-from harness.sandbox.jail import Walls
-from harness.sandbox.process import UNCONFINED, AttackProcess, ForkServers
+from harness.sandbox.jail import UNCONFINED, Walls
+from harness.sandbox.process import AttackProcess, ForkServers
 
 CELL = {
     "private_size": 10,

@@ -89,6 +89,12 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
+@pytest.fixture(autouse=True)
+def found_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What unpacks works in a process of its own, which looks for its function here too."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -191,6 +197,26 @@ def test_an_unreadable_archive_is_an_integrity_error(server: Server, tmp_path: P
     source = Source("url", server.address, unpack=f"{__name__}:unpack_tar")
     with pytest.raises(IntegrityError, match="cannot be read"):
         fetch(asset(source), tmp_path)
+
+
+@pytest.mark.parametrize("deed", ["looks_around", "ends_at_once"])
+def test_what_unpacks_sees_the_archive_alone(deed: str, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    source = Source("url", server.address, unpack=f"{__name__}:{deed}")
+    told = {"looks_around": "Permission denied", "ends_at_once": "exit code 7"}[deed]
+    with pytest.raises((IntegrityError, StoreError), match=told) as found:
+        fetch(asset(source), tmp_path)
+    assert "found it" not in str(found.value)
+
+
+def looks_around(arrived: Path, _target: Path) -> None:
+    (secret,) = (path for path in arrived.parents if (path / "secret").exists())
+    (secret / "secret").read_text()
+    raise ValueError("found it")
+
+
+def ends_at_once(_arrived: Path, _target: Path) -> None:
+    os._exit(7)
 
 
 def unpack_tar(arrived: Path, target: Path) -> None:
