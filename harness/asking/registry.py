@@ -7,14 +7,17 @@ distribution; every other plugin stays.
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pluggy
@@ -46,6 +49,8 @@ from harness.api.specs import (
 GROUP = "harness.plugins"
 MARKER = f"{hooks.PROJECT}_impl"
 OWN_DISTRIBUTION = "encoding-harness"
+REFUSED = "HARNESS_REFUSED"
+"""The environment variable that says which strangers' modules must not be imported."""
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 FACTORY = re.compile(r"[\w.]+:\w+")
 
@@ -248,10 +253,19 @@ def _origin(point: EntryPoint) -> Origin:
     return Origin(name, version, point.name, point.module)
 
 
+def is_stranger(point: EntryPoint) -> bool:
+    """Whether a distribution other than ours declares it."""
+    return _origin(point).distribution != OWN_DISTRIBUTION
+
+
+def label_of(point: EntryPoint) -> str:
+    """How one process names an entry point to another."""
+    return f"{_origin(point).distribution}:{point.name}"
+
+
 def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
     """Built-ins first, then distributions by name: nobody takes another's name."""
-    name = _origin(point).distribution
-    return name != OWN_DISTRIBUTION, name, point.name
+    return is_stranger(point), _origin(point).distribution, point.name
 
 
 def _import(registry: Registry, point: EntryPoint) -> ModuleType | None:
@@ -327,20 +341,39 @@ class _Manager(pluggy.PluginManager):
         return super().parse_hookimpl_opts(plugin, name) if marked else None
 
 
-def build_registry(points: Iterable[EntryPoint]) -> Registry:
-    """A registry of the plugins behind these entry points."""
+def build_registry(
+    points: Iterable[EntryPoint], refused: Mapping[str, str] = MappingProxyType({})
+) -> Registry:
+    """A registry of the plugins behind these entry points, but for those `refused`, by label."""
     manager = _Manager(hooks.PROJECT)
     manager.add_hookspecs(hooks)
     built = Registry()
     for point in sorted(points, key=_precedence):
-        _register(built, manager, point)
+        if fault := refused.get(label_of(point)):
+            built.problems.append(Problem(_origin(point), fault))
+        else:
+            _register(built, manager, point)
     return built
 
 
 @cache
 def registry() -> Registry:
     """The registry of what is installed."""
-    return build_registry(entry_points(group=GROUP))
+    points = entry_points(group=GROUP)
+    return build_registry(points, _refused(points))
+
+
+def _refused(points: Iterable[EntryPoint]) -> dict[str, str]:
+    """Strangers' modules that must not be imported, and why; this process's children know it."""
+    if not any(map(is_stranger, points)):
+        return {}
+    if REFUSED not in os.environ:
+        command = [sys.executable, "-m", "harness.sandbox.trial"]
+        os.environ[REFUSED] = subprocess.run(
+            command, stdout=subprocess.PIPE, check=True, text=True
+        ).stdout
+    refused: dict[str, str] = json.loads(os.environ[REFUSED])
+    return refused
 
 
 def load_factory(spec: Spec, origin: Origin) -> type[Any]:

@@ -99,6 +99,22 @@ def _assets() -> list[Finding]:
     return findings
 
 
+def _own_files() -> list[Finding]:
+    """Whether what is imported as ours is ours."""
+    from importlib.metadata import packages_distributions
+
+    from harness.asking.registry import OWN_DISTRIBUTION
+
+    named = packages_distributions()
+    others = {
+        f"distribution '{owner}' brings a package '{package}', as '{OWN_DISTRIBUTION}' does"
+        for package in ("harness", "harness_plugins")
+        for owner in named.get(package, ())
+        if owner != OWN_DISTRIBUTION
+    }
+    return [Finding("own files", False, fault) for fault in sorted(others)]
+
+
 def _confinement() -> list[Finding]:
     """How plugins' processes are kept from the rest of the machine."""
     from harness.sandbox.jail import UNCONFINED, Walls
@@ -133,6 +149,7 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     _declarations,
     _factories,
     _packages,
+    _own_files,
     _confinement,
     _assets,
     _cache,

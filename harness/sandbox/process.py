@@ -27,6 +27,7 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 from harness.api.errors import CellFailed, CellTimedOut, MachineFault, NotApplicable
 from harness.api.plugins import Progress
 from harness.api.view import Budget
+from harness.asking.registry import REFUSED
 from harness.sandbox.jail import UNCONFINED
 from harness.sandbox.lines import ChildLines, Garbled
 from harness.store.paths import cache_root
@@ -47,7 +48,7 @@ LONGEST_ERROR = 1 << 14
 PATIENCE = 10
 """How many times its budget one may wait for rounds that it asks for, and for a processor."""
 NAMES = frozenset(
-    {"PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CI", "COLUMNS"}
+    {"PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CI", "COLUMNS", REFUSED}
     | {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_TF32_OVERRIDE"}
 )
 SECRET = ("KEY", "TOKEN", "SECRET", "PASS")

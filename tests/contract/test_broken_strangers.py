@@ -45,6 +45,22 @@ BROKEN = {
     ),
     "syntax-error": ("def harness_defenses(:", "cannot be imported: SyntaxError: invalid syntax"),
     "system-exit": ("raise SystemExit('so long')", "cannot be imported: SystemExit: so long"),
+    "exits-at-once": (
+        "import os\nos._exit(7)",
+        "cannot be imported: that ended Python with exit code 7",
+    ),
+    "goes-past-everyone": (
+        "raise KeyboardInterrupt('so long')",
+        "cannot be imported: KeyboardInterrupt: so long",
+    ),
+    "changes-the-judge": (
+        "from harness.scoring import verdict\nverdict.verdict = lambda *_: 'leaks nothing'",
+        "is refused: when it is imported it changes harness.scoring.verdict.verdict",
+    ),
+    "replaces-json": (
+        "import json\njson.dumps = str",
+        "is refused: when it is imported it changes json.dumps",
+    ),
     "misspelt-hook": (
         DEFENSE + "@hookimpl\ndef harness_defences():\n    return [declared()]",
         "there is no hook 'harness_defences'. Did you mean 'harness_defenses'?",
@@ -114,6 +130,10 @@ def crowd(example, tmp_path_factory):
         install(site, distribution, source)
     for distribution, source in HEALTHY.items():
         install(site, distribution, source)
+    shadow = site / "shadow-1.0.dist-info"
+    shadow.mkdir()
+    (shadow / "METADATA").write_text("Metadata-Version: 2.1\nName: shadow\nVersion: 1.0\n")
+    (shadow / "top_level.txt").write_text("harness_plugins\n")
     return Machine(tmp_path_factory.mktemp("cache"), (site, example))
 
 
@@ -143,6 +163,12 @@ def test_doctor_fails_and_shows_where_a_plugin_broke(ran):
     assert ran["doctor"].code == ran["verbose"].code == 1
     assert "Traceback" not in ran["doctor"].err + ran["verbose"].err
     assert "import no_such_module_anywhere" in ran["verbose"].out
+
+
+def test_a_distribution_that_brings_a_package_of_our_name_is_named(ran):
+    found = {found["what"]: found for found in ran["doctor"].json}["own files"]
+    told = "distribution 'shadow' brings a package 'harness_plugins', as 'encoding-harness' does"
+    assert (found["ok"], found["message"]) == (False, told)
 
 
 def test_everything_else_is_listed_as_before(ran, machine):
