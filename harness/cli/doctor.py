@@ -117,13 +117,15 @@ def _own_files() -> list[Finding]:
 
 def _confinement() -> list[Finding]:
     """How plugins' processes are kept from the rest of the machine."""
-    from harness.sandbox.jail import UNCONFINED, Walls
+    from harness.sandbox.jail import SIGNALS_SINCE, UNCONFINED, Walls
 
     walls = Walls.here()
     if os.environ.get(UNCONFINED):
         return [Finding("confinement", True, f"{UNCONFINED} is set: plugins may do all you may")]
     if walls.stand:
         told = f"plugins' processes are confined by Landlock {walls.landlock} and seccomp"
+        if walls.landlock < SIGNALS_SINCE:
+            told += "; they can end other processes of yours, which Linux 6.12 prevents"
         return [Finding("confinement", True, told)]
     parts = {"Landlock (Linux 5.13)": walls.landlock > 0, "seccomp": walls.seccomp}
     missing = " and ".join(name for name, there in parts.items() if not there)

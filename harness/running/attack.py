@@ -19,7 +19,13 @@ from harness.running.prepare import prepare, preparing
 from harness.running.release import ReleaseStage, input_shape, victim_under
 from harness.running.samples import Space, Truth
 from harness.running.stage import Output, Stage, budget_identity, code_identity, hardware
-from harness.running.workplace import diagnostics_in, law_of, tensors_in, workplace
+from harness.running.workplace import (
+    confinement,
+    diagnostics_in,
+    law_of,
+    tensors_in,
+    workplace,
+)
 from harness.store.artifacts import Artifact, below
 from harness.store.paths import disk_errors
 from harness.store.provenance import plain_config, plugin_identity, preparation_identity
@@ -98,12 +104,14 @@ class AttackStage(Stage[Answer]):
             took = process.ask(job, run.budget, progress, spent=before.seconds)
             tensors = tensors_in(place.out / "reconstruction.safetensors")
             diagnostics = diagnostics_in(place.out / "diagnostics.json")
+        stages = preparing(run, plan)
+        prepared = [run.store.facts(each.name, each.key) for each in stages]
         facts = {
             "diagnostics": diagnostics,
             "peak_memory": {self.label: max(took.megabytes, before.megabytes)},
             "own_seconds": took.seconds,
-            "walls": process.walls,
-            "learned": {each.label: run.identity(each) for each in preparing(run, plan)[:-1]},
+            "walls": confinement([process.walls, *(made["walls"] for made in prepared)]),
+            "learned": {each.label: run.identity(each) for each in stages[:-1]},
         }
         return Artifact(tensors, facts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from harness.running.release import ReleaseStage, victim_under
 from harness.running.rounds import Rounds
 from harness.running.stage import code_identity, plugin_boundary
 from harness.running.train import TrainStage
+from harness.running.workplace import confinement
 from harness.scoring.ceilings import Proof
 from harness.scoring.flags import Flag, cell_flags
 from harness.store.provenance import code_state, package_versions, plain_config, sha256_of
@@ -99,16 +100,6 @@ def sealed(run: Run, learned: Learning, leaked: Leakage, bounded: Bounded) -> Ru
         timing=dict(run.timing),
         peak_memory={"owner": peak_megabytes(), **run.peak_memory},
     ).sealed()
-
-
-def confinement(walls: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """How all processes of a cell were confined at least; None where none had a part in it."""
-    if not walls:
-        return None
-    return {
-        "landlock": min(each.get("landlock", 0) for each in walls),
-        "seccomp": all(each.get("seccomp", False) for each in walls),
-    }
 
 
 def _with_guarantee(run: Run, resolved: Resolutions) -> Resolutions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,16 @@ def workplace(process: Process, label: str, reads: Iterable[Path] = ()) -> Itera
             folder.mkdir()
         process.confine([base, *reads], [base / "out"])
         yield Workplace(process, base, *folders)
+
+
+def confinement(walls: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """How several processes were confined at least; None where there were none."""
+    if not walls:
+        return None
+    return {
+        "landlock": min(each.get("landlock", 0) for each in walls),
+        "seccomp": all(each.get("seccomp", False) for each in walls),
+    }
 
 
 def law_of(encoding: Resolved, resolved: Mapping[str, Mapping[str, float | int | str]]) -> Named:

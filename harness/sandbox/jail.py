@@ -42,8 +42,8 @@ FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """By version, how many rights over files there are; later ones have as many."""
 TCP = 0b11
 """To bind, and to connect; since version 4."""
-SCOPES = 0b11
-"""Abstract sockets, and signals; since version 6."""
+SCOPES, SIGNALS_SINCE = 0b11, 6
+"""Abstract sockets, and signals; since which version."""
 
 NO_NEW_PRIVILEGES, CHILD_SUBREAPER = 38, 36
 """Options of `prctl`."""
@@ -213,9 +213,9 @@ def _check(result: int) -> int:
 def _restrict(version: int, reads: Iterable[str], writes: Iterable[str]) -> None:
     """Let Landlock refuse all that is not beneath these paths."""
     handled = (1 << FILE_RIGHTS.get(version, 16)) - 1
-    network, scopes = TCP * (version >= 4), SCOPES * (version >= 6)
+    network, scopes = TCP * (version >= 4), SCOPES * (version >= SIGNALS_SINCE)
     told = struct.pack("QQQ", handled, network, scopes)
-    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    size = 24 if version >= SIGNALS_SINCE else 16 if version >= 4 else 8
     rules = _check(_libc().syscall(CREATE_RULESET, told, ctypes.c_size_t(size), 0))
     for paths, rights in ((reads, READ), (writes, WRITE | TRUNCATE | IOCTL)):
         for path in paths:

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from harness import evaluate
-from harness.running.record import confinement
+from harness.running.workplace import confinement
 from harness.sandbox import process as processes
 from harness.sandbox.jail import UNCONFINED, Walls
 from harness.sandbox.process import AttackProcess, ForkServers
