@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from harness.store.provenance import (
     plugin_identity,
     sha256_of,
 )
+from harness.store.reading import read_json, read_plain
 from harness.store.record import MALFORMED, RunRecord, Status, Used
 
 SCHEMA = "encoding-harness/control/1"
@@ -361,11 +361,9 @@ def control_of(attack: Resolved, root: Path) -> ControlReport | None:
 
 def load_report(path: Path) -> AnyReport:
     """Read a report and check it against its id; IntegrityError if the file is none."""
-    with disk_errors(path):
-        data = path.read_bytes()
+    data = read_plain(path)
     with suppress(*MALFORMED):
-        values = json.loads(data)
-        canonical_json(values).encode()  # no NaN and no lone surrogate, wherever they stand
+        values = read_json(data)
         values["schema_"] = values.pop("schema")
         report = REPORTS[values["schema_"]].model_validate(values)
         if report.id == report.fingerprint():

@@ -15,12 +15,12 @@ from harness.asking.request import Request, Resolved, parse_stack
 from harness.boards.cells import cells_of
 from harness.boards.protocol import FILE, Board, read_board
 from harness.store.paths import disk_errors, write_atomically
-from harness.store.provenance import is_of_today, sha256_of
+from harness.store.provenance import is_of_today, plain_config, plugin_source, sha256_of
 from harness.store.record import RunRecord, Used
 
 HEADING = "[frozen]"
 COMMENT = (
-    "# Written by `harness leaderboard freeze`: name, version and options of all that is used."
+    "# Written by `harness leaderboard freeze`: name, version, options and source of what is used."
 )
 SHOWN = 3
 """Differences that a message lists."""
@@ -59,7 +59,7 @@ def _of_cell(cell: Cell) -> Frozen:
     held += [asset for metric in metrics for asset in metric.assets]
     return {
         **{
-            name: _hash(each.name, each.spec.version, each.config.model_dump(mode="json"))
+            name: _hash(each.name, each.spec.version, plain_config(each), plugin_source(each))
             for name, each in plugins.items()
         },
         **{f"metric {m.name}": _hash(m.name, m.version, {}) for m in metrics},
@@ -90,8 +90,9 @@ def _terms(stack: str) -> list[str]:
     return [each.written for each in parse_stack(stack)]
 
 
-def _hash(name: str, version: str, config: Mapping[str, Any]) -> str:
-    return sha256_of({"name": name, "version": version, "config": dict(config)})
+def _hash(name: str, version: str, config: Mapping[str, Any], source: str = "") -> str:
+    told = {"name": name, "version": version, "config": dict(config)}
+    return sha256_of(told | ({"source": source} if source else {}))
 
 
 def check_frozen(board: Board, registry: Registry) -> None:
@@ -126,7 +127,7 @@ def strange(board: Board, record: RunRecord) -> list[str]:
     if len(record.defense) != len(_terms(record.request.defense)):
         return [f"defense {record.request.defense}"]
     used = {
-        name: _hash(each.name, each.version, each.config)
+        name: _hash(each.name, each.version, each.config, each.source_sha256)
         for name, each in _used(record.request, record.defense, record)
     }
     names = sorted(used.keys() & board.held_to.keys())
@@ -139,6 +140,28 @@ def older(record: RunRecord, registry: Registry) -> list[str]:
     Of a stranger's plugins nothing is said: what a board shows does not depend on whose packages
     are installed.
     """
+    found = {
+        used.name
+        for kind, used in _plugins(record)
+        if used.distribution == OWN_DISTRIBUTION and _changed(kind, used, registry)
+    }
+    return sorted(found)
+
+
+def foreign(record: RunRecord, registry: Registry) -> list[tuple[str, str]]:
+    """Built-in plugins that a record has from somewhere else, by name, and from where."""
+    found = {
+        (used.name, used.distribution)
+        for kind, used in _plugins(record)
+        if used.distribution != OWN_DISTRIBUTION
+        and used.name in registry.entries[kind]
+        and registry.origin(kind, used.name).distribution == OWN_DISTRIBUTION
+    }
+    return sorted(found)
+
+
+def _plugins(record: RunRecord) -> Iterator[tuple[str, Used]]:
+    """Every plugin that had a part in a record, with its kind."""
     attacks = [] if record.request.only == "utility" else [record.attack]
     attacks += [member.attack for member in record.members.values()]
     kinds: dict[str, Iterable[Used | None]] = {
@@ -149,13 +172,7 @@ def older(record: RunRecord, registry: Registry) -> list[str]:
         "spaces": (record.space,),
         "learners": record.learners.values(),
     }
-    found = {
-        used.name
-        for kind, several in kinds.items()
-        for used in several
-        if used and used.distribution == OWN_DISTRIBUTION and _changed(kind, used, registry)
-    }
-    return sorted(found)
+    yield from ((kind, used) for kind, several in kinds.items() for used in several if used)
 
 
 def _changed(kind: str, used: Used, registry: Registry) -> bool:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from harness.api.errors import UsageError, nearest
 from harness.asking.request import Request, read_toml, validated
+from harness.store.paths import disk_errors
+from harness.store.reading import check_text, strange_file
 
 FILE = "board.toml"
 NAME = r"^[a-z0-9][a-z0-9-]*$"
 
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Options = dict[str, str | int | float | bool]
 Stage = Literal["open", "frozen"]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
@@ -115,8 +119,9 @@ class Board(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     rows and columns may come, and rows of older source are marked. A board that is `defined` has
     no numbers.
     `ranked_by` are the metrics that rows get ranks by, the first one first: any that are scored.
-    `confirmed` are ids of records whose attack found at work that it does not apply: who keeps the
-    board has run them again, and found the same.
+    `confirmed` are ids of records whose attack found at work that it does not apply, or that were
+    made of other source than is installed: who keeps the board has run them again, and found the
+    same. `earlier` are ids of records of earlier versions of the record that it keeps.
     """
 
     name: Name
@@ -128,7 +133,8 @@ class Board(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     tracks: tuple[Track, ...] = Field(min_length=1)
     ranked_by: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
-    confirmed: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
+    confirmed: tuple[Digest, ...] = ()
+    earlier: tuple[Digest, ...] = ()
     frozen: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -181,5 +187,18 @@ def _check_options(options: Options, allowed: frozenset[str], where: str) -> Non
 def read_board(folder: Path) -> Board:
     """The board in a folder; UsageError says what is wrong with its file."""
     path = folder / FILE
-    values = read_toml(path, f"There is no board at {folder}: it has no {FILE}.")
+    values = read_description(path, f"There is no board at {folder}: it has no {FILE}.")
     return validated(Board, values, f"{path} is no board")
+
+
+def read_description(path: Path, absent: str) -> dict[str, Any]:
+    """What a plain TOML file says; UsageError where it cannot be read, `absent` where none is."""
+    with disk_errors(path):
+        if os.path.lexists(path) and (fault := strange_file(path)):
+            raise UsageError(f"{path} {fault}.")
+    values = read_toml(path, absent)
+    try:
+        check_text(values, free=True)
+    except ValueError as error:
+        raise UsageError(f"{path} cannot be read: {error}.") from None
+    return values

@@ -33,6 +33,7 @@ def command(model: Path, images: tuple[str, ...], quiet: bool, as_json: bool) ->
     """
     from harness.cli.progress import Bars
     from harness.packages.model import load_model, predictions
+    from harness.results.tables import as_text
 
     loaded = load_model(model)
     with Bars(quiet=quiet or as_json) as watching:
@@ -43,4 +44,5 @@ def command(model: Path, images: tuple[str, ...], quiet: bool, as_json: bool) ->
         table = csv.writer(sys.stdout, lineterminator="\n")
         table.writerow(("image", "class", "probability"))
         for each in found:
-            table.writerow((each.image, each.predicted, f"{each.probability:.4f}"))
+            named = map(as_text, (each.image, each.predicted))
+            table.writerow((*named, f"{each.probability:.4f}"))

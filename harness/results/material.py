@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.api.errors import UsageError
+from harness.api.errors import IntegrityError, UsageError
 from harness.asking.registry import OWN_DISTRIBUTION, registry
 from harness.boards.answering import moved_on
 from harness.boards.cells import BoardCell, cells_of, identity
@@ -16,6 +16,7 @@ from harness.boards.protocol import Board
 from harness.control import AnyReport, load_report
 from harness.store.paths import disk_errors, listed
 from harness.store.provenance import sha256_of
+from harness.store.reading import strange_files
 from harness.store.record import RunRecord
 from harness.submissions.cells import places
 from harness.submissions.checks import of_counting, ruled_out
@@ -64,6 +65,8 @@ class Material:
 
 def gathered(folder: BoardFolder) -> Material:
     """Read a board's folder; IntegrityError for a file that is not what its name says."""
+    for fault in strange_files(folder.path):
+        raise IntegrityError(f"{fault}.")
     kept = [_kept(folder, record) for record in folder.kept()]
     controls = [Reported(load_report(path)) for path in listed(folder.controls, ".json")]
     submissions = []

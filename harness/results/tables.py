@@ -80,8 +80,24 @@ def as_csv(view: BoardView) -> str:
     writer.writeheader()
     for track in view.tracks:
         for row in track.rows:
-            writer.writerows(_lines(view, track, row))
+            for line in _lines(view, track, row):
+                writer.writerow({name: as_text(value) for name, value in line.items()})
     return text.getvalue()
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\n", " ")
+"""What a spreadsheet takes for the beginning of a formula, or passes over on its way there."""
+
+
+def as_text(value: Any) -> Any:
+    """A cell of CSV that no spreadsheet computes: `'` before a text that would begin a formula.
+
+    A carriage return, which the csv module does not quote, would begin another line.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r", " ")
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def _lines(view: BoardView, track: TrackView, row: RowView) -> Iterator[Values]:
@@ -268,10 +284,15 @@ def _missing(group: Group, seed: int) -> Values:
     return {"status": "missing", "seed": seed, "attack": attack, **found}
 
 
+def _texts(table: DataFrame) -> list[str]:
+    return [name for name in table.columns if OF_BOARDS.get(name) == TEXT]
+
+
 def exported(table: DataFrame, form: Format) -> bytes:
     """A table as a file. UsageError where parquet is asked for and pyarrow is not installed."""
     if form == "csv":
-        text: str = table.to_csv(index=False, lineterminator="\n")
+        guarded = table.assign(**{n: table[n].map(as_text) for n in _texts(table)})
+        text: str = guarded.to_csv(index=False, lineterminator="\n")
         return text.encode()
     if form == "json":
         values = table.astype(object).where(table.notna(), None)  # what is missing is null

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.api.errors import IntegrityError
-from harness.store.paths import disk_errors
+from harness.store.reading import read_plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,10 +121,7 @@ def read_answer(path: Path) -> Answer:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    with disk_errors(path):
-        if path.stat().st_size > BOARD:
-            raise IntegrityError(f"{path} is too large to be an answer that is kept.")
-        data = path.read_bytes()
+    data = read_plain(path, BOARD)
     try:
         found = Answer(**load(data))
     except (SafetensorError, ValueError, TypeError, KeyError) as error:

@@ -5,7 +5,7 @@ On disk they are `records/<id>.json`, and `cells/<key>` says which record answer
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
@@ -39,12 +40,16 @@ if TYPE_CHECKING:
 SCHEMA = "encoding-harness/record/7"
 SCHEMAS = tuple(f"encoding-harness/record/{version}" for version in range(1, 8))
 """Of all versions that were ever written, by their number less one; each of them can be read."""
-VOLATILE = {"id", "timing", "peak_memory", "environment", "code", "created", "log"}
+VOLATILE = {"id", "rest", "timing", "peak_memory", "environment", "code", "created", "log"}
 """What may differ between two runs of one cell; everything else is under the id."""
+APART = ("device", "threads")
+"""Of a request, what is not under the id either."""
 REMEDY = " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
 """Of the cache's records."""
 CELLS, FAILURES = "cells", "failures"
 """Folders of pointers: each file, named by a cell's key, holds a record's id."""
+DIGEST = r"[0-9a-f]{64}"
+"""What a SHA-256 looks like: nothing else becomes part of a path."""
 MALFORMED = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
 """What reading JSON of another shape than expected raises."""
 
@@ -54,7 +59,7 @@ Status = Literal["ok", "failed", "timeout", "not_applicable"]
 class Used(BaseModel):
     """One plugin as it ran."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     version: str
@@ -85,11 +90,11 @@ class Used(BaseModel):
 class Stored(BaseModel):
     """One artifact by content."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str
-    sha256: str
-    bytes: int
+    sha256: str = Field(pattern=f"^{DIGEST}$")
+    bytes: int = Field(ge=0)
 
 
 class Member(BaseModel):
@@ -133,6 +138,8 @@ class RunRecord(BaseModel):
 
     schema_: str = SCHEMA
     id: str = ""
+    rest: str = ""
+    """A hash of all that the id is not of, as `rest_of` says; records of before have none."""
     status: Status
     error: str | None = None
     request: Request
@@ -183,11 +190,12 @@ class RunRecord(BaseModel):
     log: str = ""
 
     @model_serializer(mode="wrap")
-    def _of_one_owner(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Records of one owner say nothing of parties, as before there were any."""
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Records of one owner say nothing of parties, nor older ones of the rest."""
         values: dict[str, Any] = handler(self)
-        if self.parties is None:
-            values.pop("parties", None)
+        for name, said in (("parties", self.parties is not None), ("rest", self.rest)):
+            if not said:
+                values.pop(name, None)
         return values
 
     @property
@@ -205,8 +213,14 @@ class RunRecord(BaseModel):
         return fingerprint(self.canonical())
 
     def sealed(self) -> RunRecord:
-        """The same record with its id."""
-        return self.model_copy(update={"id": self.fingerprint()})
+        """The same record with its id; what plugins wrote is made legible."""
+        text, whole = self.json_text(), self
+        if not text.isprintable() or "\\" in text:
+            from harness.store.reading import legible
+
+            whole = parse_record(legible(self.canonical()))
+        values = whole.canonical()
+        return whole.model_copy(update={"id": fingerprint(values), "rest": rest_of(values)})
 
     @property
     def ending(self) -> str:
@@ -238,10 +252,17 @@ class RunRecord(BaseModel):
 
 def fingerprint(values: dict[str, Any]) -> str:
     """The id that a record's JSON values should have, whichever version wrote them."""
-    asked = {k: v for k, v in values["request"].items() if k not in ("device", "threads")}
+    asked = {k: v for k, v in values["request"].items() if k not in APART}
     stable = {k: v for k, v in values.items() if k not in VOLATILE}
     hashes = {name: stored["sha256"] for name, stored in values["artifacts"].items()}
     return sha256_of({**stable, "request": asked, "artifacts": hashes})
+
+
+def rest_of(values: dict[str, Any]) -> str:
+    """A hash of what of a record's JSON values the id leaves out: no bit of it changes unseen."""
+    rest = {k: v for k, v in values.items() if k in VOLATILE - {"id", "rest"}}
+    asked = {k: v for k, v in values["request"].items() if k in APART}
+    return sha256_of({**rest, "request": asked, "artifacts": values["artifacts"]})
 
 
 def parse_record(values: dict[str, Any]) -> RunRecord:
@@ -310,8 +331,10 @@ class Records:
         with disk_errors(self.root):
             if not pointer.exists():
                 return None
-            path = self.path(pointer.read_text(encoding="utf-8", errors="replace"))
-            return self.load(path) if path.exists() else None
+            identity = pointer.read_text(encoding="utf-8", errors="replace")
+            path = self.path(identity)
+            there = re.fullmatch(DIGEST, identity) and path.exists()
+        return self.load(path) if there else None
 
     def forget(self, cell: str) -> None:
         """Let no record answer a cell: it is evaluated again when asked for."""
@@ -334,17 +357,20 @@ class Records:
 
     def load(self, path: Path) -> RunRecord:
         """Read a record and check it against its id."""
-        with disk_errors(path):
-            data = path.read_bytes()
+        from harness.store.reading import read_json, read_plain
+
+        data = read_plain(path)
         try:
-            values = json.loads(data)
-            canonical_json(values).encode()  # no NaN and no lone surrogate, wherever they stand
+            values = read_json(data)
             record, identity = parse_record(values), fingerprint(values)
+            rest = rest_of(values)
         except (*MALFORMED, ValidationError) as error:
             raise self._broken(path, f"is not a record: {_first_fault(error)}") from None
         misnamed = self._own(path) and path != self.path(record.id)
         if identity != record.id or misnamed:
             raise self._broken(path, "has been changed: its contents do not match its id")
+        if record.rest not in ("", rest):
+            raise self._broken(path, "has been changed: what its id does not cover is another")
         return record
 
     def _own(self, path: Path) -> bool:

@@ -7,6 +7,7 @@ nothing follows.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,9 +20,10 @@ from pydantic import BaseModel
 from harness.api.errors import EXIT_FAILED, EXIT_INTEGRITY, IntegrityError, UsageError
 from harness.asking.plan import Cell, plan, resolved
 from harness.asking.registry import OWN_DISTRIBUTION, registry
+from harness.boards.answering import moved_on
 from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
-from harness.boards.freezing import strange
+from harness.boards.freezing import foreign, older, strange
 from harness.boards.protocol import Board
 from harness.control import (
     AnyReport,
@@ -35,7 +37,8 @@ from harness.scoring.flags import uncounted
 from harness.store.answers import BOARD
 from harness.store.files import sha256_of_file
 from harness.store.paths import disk_errors, listed
-from harness.store.record import RunRecord
+from harness.store.reading import strange_file
+from harness.store.record import DIGEST, SCHEMA, RunRecord
 from harness.submissions.cells import places
 from harness.submissions.folder import (
     RECONSTRUCTIONS,
@@ -124,10 +127,23 @@ def of_cell(record: RunRecord, wanted: set[str], board: Board) -> Iterator[Note]
     if identity(record.request) not in wanted:
         yield "broken", f"the board '{board.name}' has no such cell for it"
         return
-    if record.version < PAIRED:
-        yield "broken", f"it is of version {record.version}, whose gains nobody can recompute"
+    yield from of_make(record, board)
     for use in strange(board, record):
         yield "broken", f"its {use} is not what the board froze"
+
+
+def of_make(record: RunRecord, board: Board) -> Iterator[Note]:
+    """A record is of today's schema, and names what comes with the harness as from there."""
+    if record.version < PAIRED:
+        yield "broken", f"it is of version {record.version}, whose gains nobody can recompute"
+    elif record.schema_ != SCHEMA and record.id not in board.earlier:
+        yield (
+            "broken",
+            f"it is of version {record.version}, and a board takes records of today's; its "
+            "`earlier` does not list it",
+        )
+    for name, distribution in foreign(record, registry()):
+        yield "broken", f"'{name}' comes with the harness, and it says from '{distribution}'"
 
 
 def of_plugins(record: RunRecord, submission: Submission) -> Iterator[Note]:
@@ -137,14 +153,29 @@ def of_plugins(record: RunRecord, submission: Submission) -> Iterator[Note]:
             yield "broken", f"'{used.name}' of this source is not what was handed in"
 
 
+def of_today(record: RunRecord, board: Board) -> Iterator[Note]:
+    """What comes with the harness ran in the source, version and options that it has here."""
+    known = registry()
+    for name in dict.fromkeys((*older(record, known), *moved_on(record, known))):
+        if record.id not in board.confirmed:
+            yield (
+                "cannot",
+                f"its '{name}' is not what it is here, by source, version or options, which only "
+                "running it again (--rerun) can judge; the board's `confirmed` does not list it",
+            )
+
+
 def of_tensors(folder: SubmissionFolder, record: RunRecord) -> Iterator[Note]:
     """What the attack returned lies there, to the byte; of a defense, also what it released."""
     for path, stage, stored in folder.tensors(record):
         name = "reconstruction" if stage == "attack" else stage
         with disk_errors(path):
-            there = path.is_file()
+            there = os.path.lexists(path)
+            fault = strange_file(path, stored.bytes) if there else ""
         if not there:
             yield "cannot", f"its {name} is not there"
+        elif fault:
+            yield "broken", f"its {name} {fault}"
         elif sha256_of_file(path, name) != stored.sha256:
             yield "broken", f"its {name} does not have the hash that the record gives"
 
@@ -168,9 +199,6 @@ def of_report(path: Path, submission: Submission | None = None) -> Iterator[Note
     for result in report.results:
         if not _ended_so(result):
             yield "broken", f"its control by '{result.control.metric}' did not end as it says"
-
-
-DIGEST = r"[0-9a-f]{64}"
 
 
 def control_records(folder: BoardFolder) -> set[str]:
@@ -197,8 +225,9 @@ def of_control_cells(path: Path) -> Iterator[Note]:
             )
 
 
-def of_control_record(record: RunRecord, named: set[str]) -> Iterator[Note]:
-    """The record of a control's cell is named by a report."""
+def of_control_record(record: RunRecord, named: set[str], board: Board) -> Iterator[Note]:
+    """The record of a control's cell is named by a report, and made as the board's own are."""
+    yield from of_make(record, board)
     if record.id not in named:
         yield "broken", "no report on controls names it"
 

@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from harness.api.errors import IntegrityError, UsageError
-from harness.asking.request import read_toml, validated
+from harness.asking.request import validated
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
-from harness.boards.protocol import Board, Name
+from harness.boards.protocol import Board, Digest, Name, read_description
 from harness.store import Store
 from harness.store.paths import disk_errors, write_atomically
 from harness.store.provenance import sha256_of
@@ -24,7 +24,7 @@ from harness.store.record import RunRecord, Stored, Used
 FILE = "submission.toml"
 
 Line = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Word = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[ -~]+$")]
 Kind = Literal["defense", "attack"]
 Standing = Literal["passed", "failed", "not run", "none declared", "no attack"]
 """What became of an attack's positive controls."""
@@ -41,10 +41,10 @@ class Authorship(BaseModel, frozen=True, extra="forbid"):
 class Plugin(BaseModel, frozen=True, extra="forbid"):
     """One plugin that is handed in, as it was installed where it ran."""
 
-    name: Line
-    version: Line
-    distribution: Line
-    source_sha256: Line
+    name: Word
+    version: Word
+    distribution: Word
+    source_sha256: Digest
 
 
 class Submission(Authorship):
@@ -127,7 +127,7 @@ class SubmissionFolder(BoardFolder):
     def description(self) -> Submission:
         """What it says of itself; UsageError says what is wrong with its file."""
         path = self.path / FILE
-        values = read_toml(path, f"There is no submission at {self.path}: it has no {FILE}.")
+        values = read_description(path, f"There is no submission at {self.path}: it has no {FILE}.")
         values["schema_"] = values.pop("schema", None)
         return validated(Submission, values, f"{path} describes no submission")
 

@@ -22,6 +22,7 @@ from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.running.run import Observer
 from harness.store.artifacts import Store
 from harness.store.paths import disk_errors, holding, listed
+from harness.store.reading import read_plain, strange_files
 from harness.store.record import Records, RunRecord
 from harness.submissions import checks
 from harness.submissions.again import answers_judged_again, fresh_cache, judged_again, run_again
@@ -133,6 +134,9 @@ class Verifier:
             yield from checks.of_elsewhere([record], kept, board.board)
 
     def _board(self, folder: BoardFolder) -> Iterator[Verdict]:
+        if found := [*strange_files(folder.path)]:
+            yield verdict("board", folder.path, "", [("broken", fault) for fault in found])
+            return
         wanted = _identities(folder)
         paths = _records_of(folder)
         yield from (self._of_board(folder, path, wanted) for path in paths)
@@ -161,7 +165,7 @@ class Verifier:
         cells, named = folder.control_cells, checks.control_records(folder)
         paths = _records_of(cells)
         for path in paths:
-            known = partial(checks.of_control_record, named=named)
+            known = partial(checks.of_control_record, named=named, board=folder.board)
             yield self._record(path, cells, known, judge=partial(self._answered, cells))
         kept = _loaded(cells, paths)
         notes = [*checks.of_siblings(kept), *checks.of_answers(cells, kept)]
@@ -203,6 +207,9 @@ class Verifier:
         return board_of(folder.path, folder.description.board, self.board)
 
     def _submission(self, folder: SubmissionFolder, board: BoardFolder) -> Iterator[Verdict]:
+        if found := [*strange_files(folder.path)]:
+            yield verdict("submission", folder.path, "", [("broken", fault) for fault in found])
+            return
         submission = folder.description
         if submission.board != board.board.name:
             raise UsageError(f"{folder.path} is for the board '{submission.board}'.")
@@ -240,6 +247,7 @@ class Verifier:
             partial(checks.of_cell, wanted=here, board=board.board),
             partial(checks.of_plugins, submission=submission),
             partial(self._request, board.board),
+            partial(self._as_here, board.board),
             partial(checks.of_tensors, folder),
             *others,
             judge=partial(self._judged, folder),
@@ -282,6 +290,10 @@ class Verifier:
         yield from checks.of_asked_ceilings(record)
         if not self.rerun:
             yield from checks.of_absence(record, board)
+
+    def _as_here(self, board: Board, record: RunRecord) -> Iterable[Note]:
+        """Whether it is of what is installed here; running it again tells more."""
+        return [] if self.rerun else checks.of_today(record, board)
 
     def _judged(self, folder: SubmissionFolder, record: RunRecord) -> Iterable[Note]:
         """What an attack returned, judged again; no plugin of the stranger runs."""
@@ -352,8 +364,7 @@ def _is_report(path: Path) -> bool:
     """
     if path.suffix == ".json" and path.absolute().parent.name in ("records", "controls"):
         return path.absolute().parent.name == "controls"
-    with disk_errors(path):
-        data = path.read_bytes()
+    data = read_plain(path)
     try:
         values = json.loads(data)
     except (ValueError, RecursionError):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from board_records import reached
 
-from harness.asking.plan import plan
+from harness.asking.plan import plan, resolved
 from harness.asking.registry import registry
-from harness.asking.request import parse_one, parse_stack
 from harness.boards.cells import BoardCell, cells_of
 from harness.boards.folder import BoardFolder
 from harness.boards.protocol import FILE as BOARD_FILE
@@ -52,12 +50,10 @@ CELLS = 6
 TARGETS = 8
 
 
-def used(name: str, options: Mapping[str, str] | None = None) -> Used:
-    """A plugin as it ran."""
-    config = dict(options or {})
-    known = registry().entries["attacks"].get(name)
-    version = known.spec.version if known else "1"
-    return Used(name=name, version=version, distribution="d", source_sha256="0" * 64, config=config)
+def used(text: str, kind: str = "attacks") -> Used:
+    """A plugin as it runs here."""
+    known = registry()
+    return Used.of(known, kind, resolved(kind, text, "standard", known))
 
 
 def scores(seed: int) -> dict[str, Values]:
@@ -93,16 +89,20 @@ def measured(seed: int) -> dict[str, Any]:
 def record_of(cell: BoardCell, returned: bytes = b"", released: bytes = b"") -> RunRecord:
     """A record that answers a cell; `returned` is what its attack brought back."""
     request = cell.request
-    planned = plan(request, registry())
+    known = registry()
+    planned = plan(request, known)
     kept = {"attack": returned, "release": released}
     return RunRecord(
         status="ok",
         request=request,
-        defense=tuple(used(e.name, e.options) for e in parse_stack(request.defense)),
-        attack=used(parse_one(request.attack).name),
-        dataset=used(request.dataset),
-        victim=used(request.victim),
-        space=used(request.space),
+        defense=tuple(Used.of(known, "defenses", each) for each in planned.defenses),
+        attack=Used.of(known, "attacks", planned.attack),
+        dataset=Used.of(known, "datasets", planned.dataset),
+        victim=Used.of(known, "victims", planned.victim),
+        space=Used.of(known, "spaces", planned.space),
+        learners={
+            name: Used.of(known, "learners", each) for name, each in planned.learners.items()
+        },
         threat_model=request.threat_model,
         release_kind=planned.kind,
         channels_used=tuple(sorted(planned.channels)),
@@ -157,7 +157,7 @@ def submit(board: BoardFolder, what: str = "mixup[k=4]") -> SubmissionFolder:
         folder.release(record).parent.mkdir(exist_ok=True)
         folder.release(record).write_bytes(b"released")
         folder.keep(record)
-    plugin = used("mixup").model_dump(include=set(Plugin.model_fields))
+    plugin = used("mixup", "defenses").model_dump(include=set(Plugin.model_fields))
     folder.describe(described(board, what, records, Plugin(**plugin)))
     return folder
 

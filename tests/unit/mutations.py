@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from harness.store.provenance import sha256_of
-from harness.store.record import fingerprint
+from harness.store.record import fingerprint, rest_of
 
 HUGE = b"9" * 5000
 JUNK = st.one_of(
@@ -70,6 +70,11 @@ def changed_bytes(draw: st.DrawFn, original: bytes) -> bytes:
     return original[:start] + draw(st.one_of(RAW, st.binary(max_size=8))) + original[end:]
 
 
+def resealed(values: dict[str, Any]) -> dict[str, Any]:
+    """A record with the hashes that it should then have."""
+    return values | {"id": fingerprint(values), "rest": rest_of(values)}
+
+
 def as_json(values: Any) -> bytes:
     """As somebody's JSON library writes it, NaN and lone surrogates included."""
     return json.dumps(values).encode()
@@ -122,7 +127,7 @@ def turned(draw: st.DrawFn, record: dict[str, Any]) -> dict[str, Any]:
     else:
         names = draw(st.lists(NAMES, max_size=2, unique=True))
         values["flags"] = [{"name": name, "message": f"says {name}"} for name in names]
-    return values | {"id": fingerprint(values)}
+    return resealed(values)
 
 
 @st.composite

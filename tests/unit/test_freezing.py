@@ -112,6 +112,10 @@ def test_a_record_of_another_version_is_found() -> None:
         update={"defense": (genuine.defense[0].model_copy(update={"version": "0"}),)}
     )
     assert strange(of, other) == ["defense mixup[k=2] (standard)"]
+    lying = genuine.model_copy(
+        update={"attack": genuine.attack.model_copy(update={"source_sha256": "0" * 64})}
+    )
+    assert strange(of, lying) == ["attack linear (standard)"]
 
 
 def genuinely_used(made, known):  # type: ignore[no-untyped-def]
@@ -119,18 +123,10 @@ def genuinely_used(made, known):  # type: ignore[no-untyped-def]
     cell = plan(made.request, known)
     parts = {"attack": cell.attack, "dataset": cell.dataset, "victim": cell.victim}
 
-    def used(resolved):  # type: ignore[no-untyped-def]
-        return Used(
-            name=resolved.name,
-            version=resolved.spec.version,
-            distribution="d",
-            source_sha256="0",
-            config=resolved.config.model_dump(mode="json"),
-        )
-
-    defenses = tuple(map(used, cell.defenses))
-    update = {name: used(resolved) for name, resolved in parts.items()}
-    return made.model_copy(update={**update, "space": used(cell.space), "defense": defenses})
+    parts |= {"space": cell.space}
+    update = {name: Used.of(known, f"{name}s", resolved) for name, resolved in parts.items()}
+    defenses = tuple(Used.of(known, "defenses", each) for each in cell.defenses)
+    return made.model_copy(update={**update, "defense": defenses})
 
 
 def test_a_board_must_be_scored_by_what_it_is_ranked_by(folder: Path) -> None:

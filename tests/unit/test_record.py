@@ -37,7 +37,7 @@ def made(**more: Any) -> RunRecord:
         "device": "cpu",
         "threads": 1,
         "privacy": {"snr_db": MetricScore(unit="dB", mean=0.1 + 0.2, n=3)},
-        "artifacts": {"load": Stored(key="k", sha256="s", bytes=1)},
+        "artifacts": {"load": Stored(key="k", sha256="a" * 64, bytes=1)},
     }
     return RunRecord(**{**values, **more}).sealed()
 
@@ -51,7 +51,7 @@ def made(**more: Any) -> RunRecord:
         {"code": {"commit": "f00", "dirty": True}},
         {"created": "2031-01-01"},
         {"log": "a warning"},
-        {"artifacts": {"load": Stored(key="other", sha256="s", bytes=2)}},
+        {"artifacts": {"load": Stored(key="other", sha256="a" * 64, bytes=2)}},
         {"request": make_request()},
         {"request": make_request(threads=1, device="cpu")},
     ],
@@ -64,7 +64,7 @@ def test_the_id_does_not_know_when_and_where(varying: dict[str, Any]) -> None:
     "changed",
     [
         {"privacy": {"snr_db": MetricScore(unit="dB", mean=0.3, n=3)}},
-        {"artifacts": {"load": Stored(key="k", sha256="other", bytes=1)}},
+        {"artifacts": {"load": Stored(key="k", sha256="b" * 64, bytes=1)}},
         {"defense": (used("singmix", tau=1e-3),)},
         {"request": make_request(threads=1, seed=1)},
         {"threads": 2},

@@ -194,7 +194,7 @@ def test_what_was_asked_for_is_a_request(board: Board) -> None:
 
 
 def test_a_described_plugin_is_named_by_its_source(tmp_path: Path) -> None:
-    plugin = Plugin(**used("mixup").model_dump(include=set(Plugin.model_fields)))
+    plugin = Plugin(**used("mixup", "defenses").model_dump(include=set(Plugin.model_fields)))
     told = described(make_board(tmp_path / "board"), "mixup", [], plugin)
     assert "[[plugins]]" in told.toml()
     assert tomllib.loads(told.toml())["plugins"] == [plugin.model_dump()]

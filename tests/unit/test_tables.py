@@ -237,6 +237,24 @@ def test_csv_holds_the_same(tiny: Path) -> None:
     assert_frame_equal(read, table.replace("", pd.NA), check_exact=True)
 
 
+@pytest.mark.parametrize("begun", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_cell_of_csv_is_a_formula(tiny: Path, begun: str) -> None:
+    """Somebody's words, and numbers, of which a negative one begins like a formula."""
+    told = f"{begun}cmd|' /C calc'!A0"
+    failed = ended("failed", told, attack="lmmse")
+    below = record("none", "linear", (-9.0,) * 4)
+    view = board_view(material(board(), failed, below))
+    lines = [*csv.DictReader(StringIO(as_csv(view), newline=""))]
+    guarded = "'" + told.replace("\r", " ")
+    assert guarded in {line["reason"] for line in lines}
+    assert min(float(line["gain"] or 0) for line in lines) == -9
+    folder = BoardFolder(tiny)
+    folder.keep(failed)
+    written = exported(load_board(tiny), "csv").decode()
+    folder.drop(failed.id)
+    assert guarded in {line["error"] for line in csv.DictReader(StringIO(written, newline=""))}
+
+
 def test_json_holds_the_same(tiny: Path, scores: pd.DataFrame) -> None:
     for table in (load_board(tiny), scores):
         values = json.loads(exported(table, "json"))

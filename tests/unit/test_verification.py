@@ -16,7 +16,7 @@ from harness.boards.folder import BoardFolder
 from harness.control import VOLATILE
 from harness.running.run import Run
 from harness.store.provenance import sha256_of
-from harness.store.record import fingerprint
+from harness.store.record import fingerprint, rest_of
 from harness.submissions.checks import Verdict, exit_code
 from harness.submissions.folder import SubmissionFolder
 from harness.submissions.verification import Verifier
@@ -76,7 +76,7 @@ def reseal(path: Path, change: Callable[[Values], object]) -> None:
     """Edit a record and give it the id that it should then have."""
     values = json.loads(path.read_bytes())
     values = change(values) or values
-    values["id"] = fingerprint(values)
+    values |= {"id": fingerprint(values), "rest": rest_of(values)}
     path.unlink()
     path.with_name(f"{values['id']}.json").write_text(json.dumps(values))
 
