@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import PATH, epilog, json_option, print_json
+from harness.cli.options import PATH, epilog, json_option, print_answer, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
         "harness leaderboard build cifar10-v2",
         "harness leaderboard check",
         "harness leaderboard export cifar10-v2",
+        "harness leaderboard sign cifar10-v2 --key boards.key",
     ),
 )
 def command() -> None:
-    """Build boards' tables and pages from their records, check or export them."""
+    """Build boards' tables and pages from their records, check, export or sign them."""
 
 
 @command.command(
@@ -126,8 +127,8 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
 
     Every record must have the id of its contents, answer a cell of its board, be made with what
     the board froze, sum up its own scores, and agree with those of the same release. An open board
-    is held to no frozen list; its older rows are counted. Exits 3 and lists what does
-    not hold.
+    is held to no frozen list; its older rows are counted. A signature must fit, and no private key
+    may lie there. Exits 3 and lists what does not hold.
     """
     from harness.api.errors import EXIT_INTEGRITY
     from harness.boards.folder import BOARDS
@@ -152,6 +153,7 @@ def check(boards: tuple[str, ...], complete: bool, as_json: bool) -> int:
 
 def _print_reports(reports: Sequence[Report], complete: bool) -> None:
     from harness.boards.answering import lacking
+    from harness.boards.signing import signature
     from harness.results.numbers import counted
 
     for report in reports:
@@ -163,7 +165,8 @@ def _print_reports(reports: Sequence[Report], complete: bool) -> None:
         missing = f", {to_run}" if to_run else ""
         older = f", {counted(report.older, 'row')} older" if report.older else ""
         stage = ", open" if report.open else ""
-        click.echo(f"{report.name}: {held}{missing}{stage}{older}: {verdict}")
+        signed = "" if report.signed is None else f", {signature(report.signed)}"
+        click.echo(f"{report.name}: {held}{missing}{stage}{older}{signed}: {verdict}")
 
 
 @command.command(
@@ -201,6 +204,29 @@ def export(board: str, form: Format, out: Path | None) -> None:
         return
     write_atomically(out, data)
     click.echo(f"wrote {out}")
+
+
+@command.command("sign", epilog=epilog("harness leaderboard sign cifar10-v2 --key boards.key"))
+@click.argument("board")
+@click.option(
+    "--key", type=PATH, required=True, help="A file of `harness keygen --signing`, mode 0600."
+)
+@json_option
+def sign(board: str, key: Path, as_json: bool) -> None:
+    """Sign a board: its protocol, records, answers and reports, to the byte.
+
+    The signature lies beside them as signature.json, and `harness verify` and `harness leaderboard
+    check` say whose it is and whether it fits. It vouches for files and not for numbers: verify
+    the board first, with --rerun what is new. The key stays with you, and out of the repository.
+    """
+    from harness.boards.folder import find_board
+    from harness.boards.signing import FILE
+    from harness.boards.signing import sign as write
+
+    folder = find_board(board).path
+    name = write(folder, key)
+    values = {"board": str(folder), "signature": str(folder / FILE), "signed_by": name}
+    print_answer(as_json, values, [f"wrote {folder / FILE}, signed by {name}"])
 
 
 @command.command("freeze", epilog=epilog("harness leaderboard freeze cifar10-v2"))

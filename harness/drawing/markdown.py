@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import TextWrapper
 
 from harness.boards.answering import AGAIN, MISSING, lacking
+from harness.boards.signing import signature
 from harness.drawing.curves import curves_of, row_curves
 from harness.results.bracket import bracketed
 from harness.results.headline import key_findings
@@ -146,7 +147,8 @@ def _opening(view: BoardView) -> list[str]:
     held = f"{counted(view.records, 'record')}{f', {to_run}' if to_run else ''}"
     files = (
         f"{held}. The [page](index.html) opens every row; "
-        "[leaderboard.csv](leaderboard.csv) has every number."
+        "[leaderboard.csv](leaderboard.csv) has every number. "
+        f"This board is {signature(view.signer)}."
     )
     ranked = any(row.rank for row in view.rows)
     picture = f"![Accuracy against leakage]({FRONT})" if ranked else ""
@@ -430,7 +432,7 @@ def _again(view: BoardView) -> list[str]:
 def index(views: Sequence[BoardView]) -> str:
     """The README over all boards."""
     head = ["board", "stage", "what it is of", "what was found first", "rows", "records"]
-    head += [MISSING, AGAIN]
+    head += [MISSING, AGAIN, "signed by"]
     lines = [
         [
             f"[{view.name}]({view.name}/README.md)",
@@ -438,6 +440,7 @@ def index(views: Sequence[BoardView]) -> str:
             view.title,
             key_findings(view)[0],
             *map(str, (len(view.rows), view.records, view.missing, view.again)),
+            view.signer or "unsigned",
         ]
         for view in views
     ]

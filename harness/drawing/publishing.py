@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
 from harness.api.errors import IntegrityError
 from harness.boards.folder import BoardFolder
+from harness.boards.signing import private_keys
 from harness.drawing import markdown
 from harness.drawing.curves import curves_of
 from harness.drawing.pages import render, render_index
@@ -85,7 +86,7 @@ class Report:
     """What is wrong with one board, or with the index over all; `missing` counts cells.
 
     `older` counts the rows that are made of something older, `again` the cells that are to run
-    again: those are no fault.
+    again: those are no fault. `signed` names who signed the board, "" nobody.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Report:
     open: bool = False
     older: int = 0
     again: int = 0
+    signed: str | None = None
 
     def wrong(self, complete: bool) -> bool:
         """Whether anything is; missing cells are only where it must be `complete`."""
@@ -105,16 +107,31 @@ def checked(folder: BoardFolder) -> tuple[Report, BoardView]:
     """One board: its records, and whether its files are what they give."""
     view = board_view(gathered(folder))
     faults = broken(folder) + _stale(folder.path, differing(folder.path, files_of(view)))
-    older = sum(bool(row.older) for row in view.rows)
-    open_ = view.stage == "open"
+    faults += _keys(folder.path)
     return Report(
-        view.name, view.records, view.missing, tuple(faults), open_, older, view.again
+        name=view.name,
+        records=view.records,
+        missing=view.missing,
+        faults=tuple(faults),
+        open=view.stage == "open",
+        older=sum(bool(row.older) for row in view.rows),
+        again=view.again,
+        signed=view.signer,
     ), view
 
 
 def checked_index(root: Path, views: Sequence[BoardView]) -> Report:
     """The table and the page over all boards."""
-    return Report(str(root), 0, 0, tuple(_stale(root, differing(root, index_of(views)))))
+    faults = _stale(root, differing(root, index_of(views)))
+    faults += _keys(root, [view.name for view in views])
+    return Report(str(root), 0, 0, tuple(faults))
+
+
+def _keys(folder: Path, apart: Collection[str] = ()) -> list[str]:
+    return [
+        f"{path} holds a private key: take it out, also of the history, and draw another"
+        for path in private_keys(folder, apart)
+    ]
 
 
 def check_agreement(folder: BoardFolder) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from harness.api import CellFailed, UsageError
 from harness.rng import Axis, KeyedStream, derive
-from harness.store.paths import disk_errors
+from harness.store.files import read_secret, write_secret
 
 if TYPE_CHECKING:
     import torch
@@ -90,40 +88,14 @@ def new_release() -> str:
 def make_key(path: Path) -> OwnerKey:
     """Draw a key into a new file of mode 0600; UsageError where something is there already."""
     secret = secrets.token_bytes(KEY_BYTES)
-    with disk_errors(path):
-        if not path.absolute().parent.is_dir():
-            raise UsageError(f"There is no folder {path.absolute().parent}.")
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
-            raise UsageError(f"{path} is there already; nothing is written over a key.") from None
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), 0o600)  # whatever the umask
-            file.write(secret)
-            file.flush()
-            os.fsync(file.fileno())
+    write_secret(path, secret)
     return OwnerKey(path, secret)
 
 
 def read_owner_key(path: Path) -> OwnerKey:
     """The key in a file of `harness keygen`; UsageError where it is none, or others can read it."""
-    with disk_errors(path):
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except FileNotFoundError:
-            raise UsageError(
-                f"There is no key {path}; `harness keygen {path}` draws one."
-            ) from None
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size != KEY_BYTES:
-                raise UsageError(
-                    f"{path} is no key: a file of {KEY_BYTES} random bytes, as `harness keygen` "
-                    "draws them."
-                )
-            if found.st_mode & 0o077:
-                raise UsageError(
-                    f"Others can read the key {path} (mode {stat.S_IMODE(found.st_mode):04o}); "
-                    f"chmod 600 {path}"
-                )
-            return OwnerKey(path, file.read(KEY_BYTES))
+    absent = f"There is no key {path}; `harness keygen {path}` draws one."
+    strange = (
+        f"{path} is no key: a file of {KEY_BYTES} random bytes, as `harness keygen` draws them."
+    )
+    return OwnerKey(path, read_secret(path, absent, strange, {KEY_BYTES}))

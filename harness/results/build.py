@@ -76,6 +76,7 @@ def board_view(material: Material) -> BoardView:
         records=len({each.record.id for each in material.kept}),
         missing=sum(_missing((*each.line.groups, *each.line.alone)) for each in rows),
         again=sum(_again((*each.line.groups, *each.line.alone)) for each in rows),
+        signer=material.signer,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harness.boards.cells import BoardCell, cells_of, identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import older
 from harness.boards.protocol import Board
+from harness.boards.signing import signed_by
 from harness.control import AnyReport, load_report
 from harness.store.paths import disk_errors, listed
 from harness.store.provenance import sha256_of
@@ -61,6 +63,8 @@ class Material:
     kept: tuple[Kept, ...]
     controls: tuple[Reported, ...] = ()
     submissions: tuple[Submission, ...] = ()
+    signer: str = ""
+    """The fingerprint of who signed the board; empty too where the signature does not fit."""
 
 
 def gathered(folder: BoardFolder) -> Material:
@@ -76,7 +80,10 @@ def gathered(folder: BoardFolder) -> Material:
         kept += [_kept(folder, record, own.name) for record in each.kept()]
         reports = map(load_report, listed(each.controls, ".json"))
         controls += [Reported(r, own.name) for r in reports if own.hands_in("attack", r.plugin)]
-    return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions))
+    signer = ""
+    with suppress(IntegrityError):  # said where the board is verified
+        signer = signed_by(folder.path)
+    return Material(folder.board, tuple(kept), tuple(controls), tuple(submissions), signer)
 
 
 def _described(path: Path, described: Submission, folder: BoardFolder) -> Submission:

@@ -355,6 +355,8 @@ class BoardView(_Seen):
     """Cells of the protocol without a record."""
     again: int = 0
     """Cells with one of which versions or options have moved on."""
+    signer: str = ""
+    """The fingerprint of who signed it."""
 
     @property
     def rows(self) -> list[RowView]:

@@ -25,6 +25,7 @@ from harness.boards.cells import identity
 from harness.boards.folder import BoardFolder
 from harness.boards.freezing import foreign, older, strange
 from harness.boards.protocol import Board
+from harness.boards.signing import signature, signed_by
 from harness.control import (
     AnyReport,
     ControlResult,
@@ -316,6 +317,14 @@ def of_board(
     yield "ok", f"{len(wanted & {*here})} of {len(wanted)} cells have a record"
     if board.open:
         yield "ok", "it is open: its records are held to no frozen list"
+
+
+def of_signature(folder: Path) -> Note:
+    """Who signed a board, or that nobody did; broken where what is signed has changed."""
+    try:
+        return "ok", signature(signed_by(folder))
+    except IntegrityError as error:
+        return "broken", str(error)
 
 
 def of_siblings(records: Iterable[RunRecord]) -> Iterator[Note]:

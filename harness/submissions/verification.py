@@ -6,6 +6,7 @@ Hashes, schema, membership and sums need no torch; judging again and running aga
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from harness.boards.cells import cells_of, identity
 from harness.boards.folder import BoardFolder, find_board
 from harness.boards.protocol import FILE as BOARD_FILE
 from harness.boards.protocol import Board
+from harness.boards.signing import FILE as SIGNATURE
 from harness.control import SCHEMA as CONTROL_SCHEMA
 from harness.running.run import Observer
 from harness.store.artifacts import Store
@@ -41,6 +43,8 @@ from harness.submissions.folder import Submission, SubmissionFolder, board_of
 from harness.submissions.sums import faults
 
 Check = Callable[[RunRecord], Iterable[Note]]
+DEEPEST = 4
+"""Of the folders around a record, the first of which its board may not be any more."""
 
 
 @dataclass
@@ -58,6 +62,7 @@ class Verifier:
     observer: Observer = field(default_factory=Observer)
     _open: ExitStack = field(default_factory=ExitStack)
     _loose: list[RunRecord] = field(default_factory=list)
+    _signers: dict[Path, Note] = field(default_factory=dict)
 
     def __enter__(self) -> Verifier:
         return self
@@ -108,15 +113,18 @@ class Verifier:
         if _is_report(path):
             home = _home(path, "controls", SUBMISSION_FILE)
             return _control(path, SubmissionFolder(home).description if home else None)
+        signature = partial(self._signature, path)
         if home := _home(path, "records", SUBMISSION_FILE):
             folder = SubmissionFolder(home)
             own = self._board_of(folder)
             among = partial(self._among, folder, own)
-            return self._submitted(folder, own, path, wanted_of(folder.description, own), among)
+            return self._submitted(
+                folder, own, path, wanted_of(folder.description, own), among, signature
+            )
         if home := _home(path, "records", BOARD_FILE):
             board = BoardFolder(home)
             return self._of_board(
-                board, path, _identities(board), partial(self._among, board, None)
+                board, path, _identities(board), partial(self._among, board, None), signature
             )
         return self._record(path, None, checks.of_version, self._remembered)
 
@@ -157,6 +165,7 @@ class Verifier:
             *checks.of_siblings(kept),
             *checks.of_answers(folder, kept),
             *checks.of_board(here, submitted, wanted, folder.board),
+            checks.of_signature(folder.path),
         ]
         yield verdict("board", folder.path, folder.board.title, notes)
 
@@ -264,7 +273,7 @@ class Verifier:
         title, notes = "", list[Note]()
         depth: Depth = "consistent"
         held: tuple[Check, ...] = () if self.rerun else (checks.of_ceilings,)
-        own = (checks.of_members, *others, *held)
+        own: tuple[Check, ...] = (checks.of_members, *others, *held, partial(self._vouched, path))
         steps: list[tuple[Depth, Check]] = [("consistent", check) for check in own]
         steps += [("judged again", judge)] if judge else []
         try:
@@ -310,6 +319,25 @@ class Verifier:
         if not self.rerun:
             return []
         return _unless_refused("running again", run_again, record, self._cache, self.observer)
+
+    def _signature(self, path: Path, _: RunRecord) -> Iterable[Note]:
+        """Of a record that is verified alone: that its board's signature does not fit."""
+        return [note for note in self._signed(path) if note[0] != "ok"]
+
+    def _vouched(self, path: Path, _: RunRecord) -> Iterable[Note]:
+        """Who signed the board that a record lies in; a misfit is said of the board."""
+        return [note for note in self._signed(path) if note[0] == "ok"]
+
+    def _signed(self, path: Path) -> Iterable[Note]:
+        """What there is to say of the signature that a record lies under; nothing of none."""
+        for folder in path.absolute().parents[1:DEEPEST]:
+            with disk_errors(folder):
+                there = os.path.lexists(folder / SIGNATURE)
+            if there and folder not in self._signers:
+                self._signers[folder] = checks.of_signature(folder)
+            if there:
+                return [self._signers[folder]]
+        return []
 
     @cached_property
     def _store(self) -> Store:
