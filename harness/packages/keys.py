@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from harness.api import CellFailed, UsageError
+from harness.api import CellFailed
 from harness.rng import Axis, KeyedStream, derive
 from harness.store.files import read_secret, write_secret
 

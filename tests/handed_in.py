@@ -39,6 +39,7 @@ private_size = 40
 targets = 8
 metrics = "snr_db,ssim"
 threads = 1
+precision = "float32"
 
 [[tracks]]
 name = "once"
@@ -150,16 +151,21 @@ def submit(board: BoardFolder, what: str = "mixup[k=4]") -> SubmissionFolder:
     folder = SubmissionFolder(board.path / "submissions" / "mine", kind="defense")
     found = places(board.board, "defense", what, ["once"])
     cells = [cell for (same,) in found for cell in same]
-    records = [record_of(cell, b"returned", b"released") for cell in cells]
-    for record in records:
+    records = [record_of(cell, returned(cell), b"released") for cell in cells]
+    for cell, record in zip(cells, records, strict=True):
         folder.reconstruction(record).parent.mkdir(parents=True, exist_ok=True)
-        folder.reconstruction(record).write_bytes(b"returned")
+        folder.reconstruction(record).write_bytes(returned(cell))
         folder.release(record).parent.mkdir(exist_ok=True)
         folder.release(record).write_bytes(b"released")
         folder.keep(record)
     plugin = used("mixup", "defenses").model_dump(include=set(Plugin.model_fields))
     folder.describe(described(board, what, records, Plugin(**plugin)))
     return folder
+
+
+def returned(cell: BoardCell) -> bytes:
+    """What stands for the answer to a cell."""
+    return f"the answer to {cell.identity}".encode()
 
 
 def described(
