@@ -19,6 +19,7 @@ from harness.scoring.ceilings import Proof
 from harness.scoring.flags import Flag
 from harness.scoring.summary import OTHERS, Values, by_image, proportion_interval, summarise
 from harness.scoring.utility import Accuracy, Utility
+from harness.store.provenance import spec_source
 from harness.store.record import RunRecord, Used
 
 OPTIONS: dict[str, Any] = {
@@ -74,14 +75,14 @@ attacks = {json.dumps(attacks)}
 
 
 def used(text: str, kind: str = "defenses") -> Used:
-    """A plugin of such a name with these options, of the version that is installed if one is."""
+    """A plugin of such a name with these options, as it is installed if one is."""
     (selection,) = parse_stack(text)
     entry = registry().entries[kind].get(selection.name)
     return Used(
         name=selection.name,
         version=entry.spec.version if entry else "1",
-        distribution="d",
-        source_sha256="0",
+        distribution=entry.origin.distribution if entry else "d",
+        source_sha256=spec_source(entry.spec) if entry else "0",
         config=dict(selection.options),
     )
 
@@ -146,25 +147,19 @@ def as_today(of: RunRecord) -> RunRecord:
     """A record with the versions and options that its request means today."""
     cell = plan(of.request, registry())
     made = {
-        "defense": tuple(map(_told, cell.defenses)),
-        "attack": _told(cell.attack),
-        "dataset": _told(cell.dataset),
-        "victim": _told(cell.victim),
-        "space": _told(cell.space),
-        "learners": {name: _told(each) for name, each in cell.learners.items()},
+        "defense": tuple(_told("defenses", each) for each in cell.defenses),
+        "attack": _told("attacks", cell.attack),
+        "dataset": _told("datasets", cell.dataset),
+        "victim": _told("victims", cell.victim),
+        "space": _told("spaces", cell.space),
+        "learners": {name: _told("learners", each) for name, each in cell.learners.items()},
         "ceilings": {name: Proof(reason="none is stated") for name in cell.ceilings},
     }
     return of.model_copy(update=made).sealed()
 
 
-def _told(plugin: Resolved) -> Used:
-    return Used(
-        name=plugin.name,
-        version=plugin.spec.version,
-        distribution="d",
-        source_sha256="0",
-        config=plugin.config.model_dump(mode="json"),
-    )
+def _told(kind: str, plugin: Resolved) -> Used:
+    return Used.of(registry(), kind, plugin)
 
 
 def raised(values: dict[str, Any], by: float = 0.5) -> None:
