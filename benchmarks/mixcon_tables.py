@@ -86,7 +86,7 @@ def measured(record: RunRecord) -> Row:
 def kept(record: RunRecord) -> RunRecord:
     """The same record, stored in benchmarks/records if it is of an evaluation that worked."""
     if record.status == "ok":
-        Records(ROOT / "benchmarks").save(record)
+        Records(ROOT / "benchmarks", cache=False).save(record)
     return record
 
 

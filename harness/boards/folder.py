@@ -31,7 +31,7 @@ class BoardFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.records = Records(path, remedy="")
+        self.records = Records(path, cache=False)
 
     @cached_property
     def board(self) -> Board:

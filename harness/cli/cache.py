@@ -49,16 +49,26 @@ def prune(days: float, everything: bool, as_json: bool) -> None:
     print_answer(as_json, {"artifacts": count, "bytes": size}, [said])
 
 
-@command.command("verify", epilog=epilog("harness cache verify --remove"))
+@command.command(
+    "verify", epilog=epilog("harness cache verify --remove", "harness cache verify --adopt")
+)
 @click.option("--remove", is_flag=True, help="Drop what is corrupt.")
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Seal what is whole but for this cache's seal: trust what an older version, or another "
+    "cache, left here.",
+)
 @json_option
-def verify(remove: bool, as_json: bool) -> int:
-    """Check every artifact and record against its hash. Exits 3 if one is corrupt."""
+def verify(remove: bool, adopt: bool, as_json: bool) -> int:
+    """Check every artifact and record against its hash and seal. Exits 3 if one is corrupt."""
     from harness.api.errors import EXIT_INTEGRITY
-    from harness.store.upkeep import verify as run
+    from harness.store import upkeep
 
-    faults = run(remove=remove)
+    adopted = upkeep.adopt() if adopt else 0
+    faults = upkeep.verify(remove=remove)
     lines = [f"{'removed' if remove else 'corrupt'}: {fault}" for fault in faults]
-    values = {"corrupt": faults, "removed": remove}
+    lines += [f"Sealed {adopted} entries."] if adopt else []
+    values = {"corrupt": faults, "removed": remove, "adopted": adopted}
     print_answer(as_json, values, lines or ["Everything is what its hash says."])
     return EXIT_INTEGRITY if faults and not remove else 0

@@ -1,6 +1,7 @@
 """Outputs of stages on disk: `artifacts/<stage>/<key>/{tensors.safetensors,facts.json}`.
 
-`facts.json` carries the tensors' hash and its own; a folder without it was never finished.
+`facts.json` carries the tensors' hash and its own, and the cache's seal on both under this stage
+and key; a folder without it was never finished.
 Folders appear by rename, so another process sees all of an artifact or nothing.
 """
 
@@ -18,7 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.api.errors import IntegrityError, StoreError
-from harness.store.paths import disk_errors, scratch_folder, write_atomically
+from harness.store.paths import (
+    REMEDY,
+    UNSEALED,
+    disk_errors,
+    lock,
+    scratch_folder,
+    seal,
+    sealed,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,7 +80,7 @@ class Store:
             yield found
             return
         before = self._written(stage, key)
-        with self.lock(f"{stage}-{key}"):
+        with lock(self.root, f"{stage}-{key}"):
             there = self.has(stage, key) and (not force or self._written(stage, key) != before)
             yield self.read(stage, key) if there else None
             self._fresh.add((stage, key))
@@ -88,28 +98,15 @@ class Store:
             facts = self._folder(stage, key) / FACTS
             return facts.stat().st_mtime_ns if facts.exists() else None
 
-    @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Hold a lock between processes; the system frees it when its holder dies."""
-        from filelock import FileLock
-
-        with disk_errors(self.root):
-            (self.root / "locks").mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.root / "locks" / f"{name}.lock")
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
-
     def write(self, stage: str, key: str, artifact: Artifact) -> None:
         """Store an artifact, in place of one that is there."""
         with scratch_folder(self.root, stage) as scratch, disk_errors(self.root):
             save_tensors(artifact.tensors, scratch / TENSORS)
             facts = {**_digest(scratch / TENSORS), "facts": dict(artifact.facts)}
             facts["facts_sha256"] = _text_sha256(facts["facts"])
-            write_atomically(scratch / FACTS, json.dumps(facts, sort_keys=True).encode())
             folder = self._folder(stage, key)
+            facts["seal"] = seal(self.root, *_sealed_words(folder, facts))
+            write_atomically(scratch / FACTS, json.dumps(facts, sort_keys=True).encode())
             folder.parent.mkdir(parents=True, exist_ok=True)
             aside = scratch.with_name(f"{scratch.name}-old")
             with suppress(FileNotFoundError):
@@ -131,23 +128,20 @@ class Store:
     def check(self, folder: Path) -> dict[str, Any]:
         """What is stored beside an artifact's tensors; IntegrityError if they are not those."""
         facts = self._facts(folder)
-        with disk_errors(folder):
-            tensors = folder / TENSORS
-            if not tensors.exists() or _digest(tensors)["sha256"] != facts["sha256"]:
-                raise _corrupt(folder, "its tensors do not have the hash they were stored with")
+        _check_tensors(folder, facts)
         return facts
 
+    def adopt(self, folder: Path) -> None:
+        """Seal an artifact; IntegrityError if its bytes are not those that it was stored with."""
+        facts = _read_facts(folder)
+        _check_tensors(folder, facts)
+        facts["seal"] = seal(self.root, *_sealed_words(folder, facts))
+        write_atomically(folder / FACTS, json.dumps(facts, sort_keys=True).encode())
+
     def _facts(self, folder: Path) -> dict[str, Any]:
-        with disk_errors(folder):
-            text = (folder / FACTS).read_bytes()
-        try:
-            facts: dict[str, Any] = json.loads(text)
-            intact = facts["facts_sha256"] == _text_sha256(facts["facts"])
-            facts["sha256"], facts["bytes"]
-        except (ValueError, KeyError, TypeError):
-            raise _corrupt(folder, "its facts cannot be read") from None
-        if not intact:
-            raise _corrupt(folder, "its facts do not have the hash they were stored with")
+        facts = _read_facts(folder)
+        if not sealed(self.root, facts.get("seal"), *_sealed_words(folder, facts)):
+            raise _corrupt(folder, UNSEALED)
         return facts
 
     def identity(self, stage: str, key: str) -> dict[str, str | int]:
@@ -169,6 +163,33 @@ class Store:
         with disk_errors(folder):
             (folder / FACTS).unlink(missing_ok=True)
             shutil.rmtree(folder)
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    with disk_errors(folder):
+        text = (folder / FACTS).read_bytes()
+    try:
+        facts: dict[str, Any] = json.loads(text)
+        intact = facts["facts_sha256"] == _text_sha256(facts["facts"])
+        facts["sha256"], facts["bytes"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise _corrupt(folder, "its facts cannot be read") from None
+    if not intact:
+        raise _corrupt(folder, "its facts do not have the hash they were stored with")
+    return facts
+
+
+def _sealed_words(folder: Path, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a seal is of: the place, and hashes of all that lies there."""
+    stage, key = folder.parts[-2:]
+    return (stage, key, *(str(facts[name]) for name in ("sha256", "bytes", "facts_sha256")))
+
+
+def _check_tensors(folder: Path, facts: Mapping[str, Any]) -> None:
+    with disk_errors(folder):
+        tensors = folder / TENSORS
+        if not tensors.exists() or _digest(tensors)["sha256"] != facts["sha256"]:
+            raise _corrupt(folder, "its tensors do not have the hash they were stored with")
 
 
 def _digest(path: Path) -> dict[str, str | int]:
@@ -197,7 +218,4 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def _corrupt(folder: Path, reason: str) -> IntegrityError:
-    return IntegrityError(
-        f"The cache is corrupt: {folder}: {reason}. "
-        "`harness cache verify --remove` drops what is corrupt; then run the same command again."
-    )
+    return IntegrityError(f"The cache is corrupt: {folder}: {reason}. {REMEDY}")

@@ -2,10 +2,11 @@
 
 Rows are named by their image's content, so any split of any seed that meets an image again finds
 its features. They are float32 or float16, as the extractor returns them; `shape` says which.
-`index` says which image each row belongs to and what the row's hash is; it is written after the
-rows, so a killed run leaves at worst rows that nobody names and goes on where it was, and a damaged
-row is extracted again. Rows are read one by one, never through a memory map: its pages would count
-as the process's memory beside the tensor that they are copied to.
+`index` says which image each row belongs to and what the hash of both is, under the cache's key; it
+is written after the rows, so a killed run leaves at worst rows that nobody names and goes on where
+it was, and a row that is damaged, or that this cache did not write, is extracted again. Rows are
+read one by one, never through a memory map: its pages would count as the process's memory beside
+the tensor that they are copied to.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 
 from harness.api.plugins import Progress, silent
 from harness.store.artifacts import Store
-from harness.store.paths import disk_errors, write_atomically
+from harness.store.paths import cache_key, disk_errors, lock, own_key, write_atomically
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +60,7 @@ class FeatureStore:
         """
         names = content_names(images)
         first = {name: at for at, name in reversed(list(enumerate(names)))}
-        with disk_errors(self.folder), self.store.lock(f"{FOLDER}-{self.folder.name}"):
+        with disk_errors(self.folder), lock(self.store.root, f"{FOLDER}-{self.folder.name}"):
             known = intact(self.folder, set(names))
             missing = [at for name, at in first.items() if name not in known]
             with _batches_beside_each_other() as pool:
@@ -113,7 +114,8 @@ def _append(folder: Path, names: list[bytes], features: Rows) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     kind = f"{features.dtype} {'x'.join(map(str, features.shape[1:]))}"
     write_atomically(folder / SHAPE, kind.encode())
-    entries = b"".join(name + _check(row) for name, row in zip(names, features, strict=True))
+    key, named = own_key(folder.parents[1]), zip(names, features, strict=True)
+    entries = b"".join(name + _check(key, name, row) for name, row in named)
     count = _entries(folder)
     _write_at(folder / ROWS, count * features[0].nbytes, features.data)
     _write_at(folder / INDEX, count * _ENTRY, entries)
@@ -133,8 +135,10 @@ def _write_at(path: Path, offset: int, data: bytes | memoryview) -> None:
         os.fsync(file.fileno())
 
 
-def _check(row: Rows) -> bytes:
-    return hashlib.blake2b(row.data, digest_size=_CHECK).digest()
+def _check(key: bytes, name: bytes, row: Rows) -> bytes:
+    digest = hashlib.blake2b(name, digest_size=_CHECK, key=key)
+    digest.update(row.data)
+    return digest.digest()
 
 
 def _index(folder: Path) -> list[tuple[bytes, bytes]]:
@@ -163,12 +167,16 @@ def intact(folder: Path, wanted: set[bytes] | None = None) -> dict[bytes, int]:
     """By image, of those wanted: the row with its features, where it is what was written."""
     index = _index(folder) if (folder / ROWS).exists() else []
     asked = [at for at, (name, _) in enumerate(index) if wanted is None or name in wanted]
-    if not asked:
+    key = cache_key(folder.parents[1])
+    if not asked or not key:
         return {}
-    row = _empty(folder, 1)[0]
-    there = _read(folder, ((at, row) for at in asked))
-    checks = [_check(row) if whole else b"" for whole in there]
-    return {index[i][0]: i for i, check in zip(asked, checks, strict=True) if check == index[i][1]}
+    try:
+        row = _empty(folder, 1)[0]
+    except (FileNotFoundError, ValueError, TypeError):  # its shape is gone, or none
+        return {}
+    there = zip(asked, _read(folder, ((at, row) for at in asked)), strict=True)
+    checks = {at: _check(key, index[at][0], row) for at, whole in there if whole}
+    return {index[at][0]: at for at, check in checks.items() if check == index[at][1]}
 
 
 def damaged(folder: Path) -> int:

@@ -1,8 +1,14 @@
-"""Where things live on this machine, and writing them so that a kill leaves nothing half done."""
+"""Where things live on this machine, and writing them so that a kill leaves nothing half done.
+
+Entries of the cache bear its seal, a hash under a key that lies beside them: what somebody wrote
+there who has not read the key, and what the disk changed, is found when it is read.
+"""
 
 from __future__ import annotations
 
 import errno
+import hmac
+import json
 import os
 import platform
 import shutil
@@ -11,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 
-from harness.api.errors import StoreError
+from harness.api.errors import IntegrityError, StoreError
 
 ENVIRONMENT = "HARNESS_CACHE"
 ADVICE = {
@@ -29,6 +35,14 @@ ADVICE = {
 """What to do about what the system says."""
 ELSEWHERE = f", or set {ENVIRONMENT} to another folder"
 """What also helps in the cache, and nowhere else."""
+KEY, KEY_BYTES = "key", 32
+"""The file with what a cache seals its entries by, and how long it is."""
+UNSEALED = (
+    "it does not bear this cache's seal (`harness cache verify --adopt` gives it to what an older "
+    "version or another cache left)"
+)
+REMEDY = "`harness cache verify --remove` drops what is corrupt; then run the same command again."
+"""Of what is corrupt in the cache."""
 
 
 def cache_root() -> Path:
@@ -119,13 +133,69 @@ def sweep(root: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is either wholly there or not at all."""
+@contextmanager
+def lock(root: Path, name: str) -> Iterator[None]:
+    """Hold a lock between processes; the system frees it when its holder dies."""
+    from filelock import FileLock
+
+    with disk_errors(root):
+        (root / "locks").mkdir(parents=True, exist_ok=True)
+        held = FileLock(root / "locks" / f"{name}.lock")
+        held.acquire()
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def seal(root: Path, *what: str) -> str:
+    """What only this cache says of these words: a hash under its key."""
+    return _hash(own_key(root), what)
+
+
+def sealed(root: Path, told: object, *what: str) -> bool:
+    """Whether a seal is that of this cache on these words. IntegrityError as of `cache_key`."""
+    key = cache_key(root)
+    return bool(key) and hmac.compare_digest(
+        str(told).encode("ascii", "replace"), _hash(key, what).encode()
+    )
+
+
+def own_key(root: Path) -> bytes:
+    """The cache's key, which is made where it has none yet. IntegrityError as of `cache_key`."""
+    path = root / KEY
+    with disk_errors(path):
+        if not path.exists():
+            with lock(root, KEY):
+                if not path.exists():
+                    write_atomically(path, token_bytes(KEY_BYTES), mode=0o600)
+    return cache_key(root)
+
+
+def cache_key(root: Path) -> bytes:
+    """The cache's key; empty where it has none yet. IntegrityError where it is damaged."""
+    path = root / KEY
+    with disk_errors(path):
+        if not path.exists():
+            return b""
+        key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise IntegrityError(f"The cache is corrupt: {path} is no key. {REMEDY}")
+    return key
+
+
+def _hash(key: bytes, what: tuple[str, ...]) -> str:
+    return hmac.digest(key, json.dumps(what).encode(), "sha256").hex()
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write a file that is either wholly there or not at all; `mode` is less the user's mask."""
     part = path.with_name(f".{path.name}-{os.getpid()}-{token_hex(4)}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with part.open("xb") as file:
+            part.touch(mode, exist_ok=False)
+            with part.open("r+b") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

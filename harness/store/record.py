@@ -1,11 +1,13 @@
 """The record of one evaluated cell: canonical JSON with all of its provenance.
 
-On disk they are `records/<id>.json`, and `cells/<key>` says which record answers which cell.
+On disk they are `records/<id>.json`, and `cells/<key>` says which record answers which cell. In
+the cache both are sealed: a pointer in itself, a record by a file in `seals/` that the seal names,
+so that two processes that write the same record at the same time both leave it sealed.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +30,16 @@ from harness.scoring.flags import Flag
 from harness.scoring.identification import Identification
 from harness.scoring.summary import ByImage, MetricScore
 from harness.scoring.utility import PLAIN, RECOMPUTED, Utility
-from harness.store.paths import disk_errors, listed, write_atomically
+from harness.store.paths import (
+    REMEDY,
+    UNSEALED,
+    cache_key,
+    disk_errors,
+    listed,
+    seal,
+    sealed,
+    write_atomically,
+)
 from harness.store.provenance import canonical_json, plain_config, plugin_source, sha256_of
 
 if TYPE_CHECKING:
@@ -44,10 +55,9 @@ VOLATILE = {"id", "rest", "timing", "peak_memory", "environment", "code", "creat
 """What may differ between two runs of one cell; everything else is under the id."""
 APART = ("device", "threads")
 """Of a request, what is not under the id either."""
-REMEDY = " `harness cache verify --remove` drops what is corrupt; then run its evaluation again."
-"""Of the cache's records."""
 CELLS, FAILURES = "cells", "failures"
-"""Folders of pointers: each file, named by a cell's key, holds a record's id."""
+"""Folders of pointers: each file, named by a cell's key, holds a record's id and a seal."""
+SEALS = "seals"
 DIGEST = r"[0-9a-f]{64}"
 """What a SHA-256 looks like: nothing else becomes part of a path."""
 MALFORMED = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
@@ -294,11 +304,11 @@ def _upgraded(utility: dict[str, Any]) -> dict[str, Any]:
 
 
 class Records:
-    """The records below one root; `remedy` says how to mend one of them that is corrupt."""
+    """The records below one root: a cache's, which are sealed, or those of another folder."""
 
-    def __init__(self, root: Path, remedy: str = REMEDY) -> None:
+    def __init__(self, root: Path, *, cache: bool = True) -> None:
         self.root = root
-        self._remedy = remedy
+        self._cache = cache
 
     def path(self, identity: str) -> Path:
         """Where a record lies."""
@@ -310,14 +320,26 @@ class Records:
 
     def save(self, record: RunRecord, cell: str | None = None) -> None:
         """Keep a record; a successful one also answers its cell from now on."""
-        write_atomically(self.path(record.id), record.json_text().encode() + b"\n")
+        data = record.json_text().encode() + b"\n"
+        if self._cache:
+            write_atomically(self._seal(record.id, data), b"")
+        write_atomically(self.path(record.id), data)
         if cell:
-            write_atomically(self.root / CELLS / cell, record.id.encode())
+            self._point(self.root / CELLS / cell, record.id)
 
     def save_failure(self, record: RunRecord, cell: str) -> None:
         """Keep a record without a result: the cell has no answer, and this says why."""
         self.save(record)
-        write_atomically(self.root / FAILURES / cell, record.id.encode())
+        self._point(self.root / FAILURES / cell, record.id)
+
+    def _seal(self, identity: str, data: bytes) -> Path:
+        """The file whose being there says that this cache wrote a record's very bytes."""
+        told = seal(self.root, "record", identity, hashlib.sha256(data).hexdigest())
+        return self.root / SEALS / f"{identity}-{told}"
+
+    def _point(self, pointer: Path, identity: str) -> None:
+        told = seal(self.root, *pointer.parts[-2:], identity)
+        write_atomically(pointer, f"{identity} {told}".encode())
 
     def answer(self, cell: str) -> RunRecord | None:
         """The record of a cell that has been evaluated before."""
@@ -331,10 +353,28 @@ class Records:
         with disk_errors(self.root):
             if not pointer.exists():
                 return None
-            identity = pointer.read_text(encoding="utf-8", errors="replace")
-            path = self.path(identity)
-            there = re.fullmatch(DIGEST, identity) and path.exists()
-        return self.load(path) if there else None
+            path = self.path(self.named_in(pointer))
+            return self.load(path) if path.exists() else None
+
+    def named_in(self, pointer: Path) -> str:
+        """The id that a pointer holds; IntegrityError unless it bears the cache's seal."""
+        identity, told = _read_pointer(pointer)
+        if not sealed(self.root, told, *pointer.parts[-2:], identity):
+            raise self._broken(pointer, f"answers for no cell: {UNSEALED}")
+        return identity
+
+    def adopt(self, path: Path) -> None:
+        """Seal a record, or a pointer to one; IntegrityError where there is no such record."""
+        if self._own(path):
+            with disk_errors(path):
+                data = path.read_bytes()
+            write_atomically(self._seal(self._parsed(path, data).id, data), b"")
+        else:
+            identity, _ = _read_pointer(path)
+            if self.path(identity) not in listed(self.root / "records", ".json"):
+                raise self._broken(path, "names no record")
+            self.load(self.path(identity))
+            self._point(path, identity)
 
     def forget(self, cell: str) -> None:
         """Let no record answer a cell: it is evaluated again when asked for."""
@@ -356,10 +396,18 @@ class Records:
         return found, faults
 
     def load(self, path: Path) -> RunRecord:
-        """Read a record and check it against its id."""
-        from harness.store.reading import read_json, read_plain
+        """Read a record and check it against its id, and the cache's own against their seals."""
+        from harness.store.reading import read_plain
 
         data = read_plain(path)
+        record = self._parsed(path, data)
+        if self._cache and self._own(path) and not self._bears_seal(record.id, data):
+            raise self._broken(path, f"is not as it was written: {UNSEALED}")
+        return record
+
+    def _parsed(self, path: Path, data: bytes) -> RunRecord:
+        from harness.store.reading import read_json
+
         try:
             values = read_json(data)
             record, identity = parse_record(values), fingerprint(values)
@@ -373,11 +421,16 @@ class Records:
             raise self._broken(path, "has been changed: what its id does not cover is another")
         return record
 
+    def _bears_seal(self, identity: str, data: bytes) -> bool:
+        with disk_errors(self.root):
+            return bool(cache_key(self.root)) and self._seal(identity, data).exists()
+
     def _own(self, path: Path) -> bool:
         return path.parent == self.root / "records"
 
     def _broken(self, path: Path, reason: str) -> IntegrityError:
-        return IntegrityError(f"{path} {reason}.{self._remedy if self._own(path) else ''}")
+        own = self._cache and path.is_relative_to(self.root)
+        return IntegrityError(f"{path} {reason}.{f' {REMEDY}' if own else ''}")
 
     def find(self, text: str) -> RunRecord:
         """A record by path, id, or the beginning of an id."""
@@ -392,6 +445,14 @@ class Records:
         if matches:
             raise UsageError(f"'{text}' is the beginning of {len(matches)} records; write more.")
         raise UsageError(f"There is no record '{text}': give a file, or an id as evaluate prints.")
+
+
+def _read_pointer(pointer: Path) -> tuple[str, str]:
+    """What a pointer holds: an id, and its seal."""
+    with disk_errors(pointer):
+        text = pointer.read_text(encoding="utf-8", errors="replace")
+    identity, _, told = text.partition(" ")
+    return identity, told
 
 
 def _first_fault(error: Exception) -> str:

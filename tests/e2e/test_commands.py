@@ -178,6 +178,7 @@ def test_verify_finds_nothing_in_a_good_cache(cache: Path, records: list[dict[st
     assert json.loads(succeed("cache", "verify", "--json", cache=cache)) == {
         "corrupt": [],
         "removed": False,
+        "adopted": 0,
     }
 
 

@@ -1,5 +1,6 @@
 """Features on disk: extracted once per image, mended where they are damaged."""
 
+import shutil
 from threading import Barrier
 
 import pytest
@@ -9,7 +10,7 @@ from small_fashion import splits
 from harness.api import CellFailed, Samples
 from harness.running.samples import embed
 from harness.store import Store
-from harness.store.features import BATCH, INDEX, ROWS, FeatureStore, damaged, intact
+from harness.store.features import BATCH, INDEX, ROWS, SHAPE, FeatureStore, damaged, intact
 
 IMAGES = splits(private=60).private.images
 
@@ -76,6 +77,30 @@ def test_a_damaged_row_is_extracted_again(tmp_path):
     extract = Extractor()
     assert torch.equal(store.obtain(IMAGES[:10], extract), first)
     assert extract.shown == 1
+    assert damaged(store.folder) == 0
+
+
+def test_a_row_that_another_cache_wrote_is_extracted_again(tmp_path):
+    ours, other = features(tmp_path / "ours"), features(tmp_path / "other")
+    first = ours.obtain(IMAGES[:10], Extractor())
+    other.obtain(IMAGES[:10], lambda images: Extractor()(images) + 1)
+    for name in (ROWS, INDEX):
+        shutil.copy(other.folder / name, ours.folder / name)
+    assert damaged(ours.folder) == 10
+    assert torch.equal(ours.obtain(IMAGES[:10], Extractor()), first)
+    assert damaged(ours.folder) == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"float32", b"float32 3x", b"float3 3x1x1", None])
+@pytest.mark.parametrize("name", [ROWS, INDEX, SHAPE])
+def test_files_that_lost_their_bytes_are_made_again(tmp_path, name, data):
+    store = features(tmp_path)
+    first = store.obtain(IMAGES[:10], Extractor())
+    (store.folder / name).unlink()
+    if data is not None:
+        (store.folder / name).write_bytes(data)
+    assert damaged(store.folder) == (0 if name == INDEX else 10)
+    assert torch.equal(store.obtain(IMAGES[:10], Extractor()), first)
     assert damaged(store.folder) == 0
 
 

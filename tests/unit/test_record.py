@@ -169,7 +169,7 @@ def test_a_record_from_before_an_option_existed_is_still_genuine(tmp_path: Path)
     values = made().canonical()
     del values["request"]["release"]
     values["id"] = fingerprint(values)
-    records = Records(tmp_path)
+    records = Records(tmp_path, cache=False)
     path = records.path(values["id"])
     path.parent.mkdir()
     path.write_text(json.dumps(values), encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 from harness.api import IntegrityError
 from harness.api.errors import StoreError
 from harness.store import Artifact, Store, cache_root
-from harness.store.paths import disk_errors, holding, listed, scratch_folder, write_atomically
+from harness.store.paths import disk_errors, holding, listed, lock, scratch_folder, write_atomically
 
 
 def artifact(value: float = 1.0) -> Artifact:
@@ -270,7 +270,7 @@ def test_one_lock_has_one_holder(tmp_path: Path) -> None:
     held: list[str] = []
 
     def hold(name: str) -> None:
-        with Store(tmp_path).lock("one"):
+        with lock(tmp_path, "one"):
             held.append(f"{name} in")
             time.sleep(0.05)
             held.append(f"{name} out")
