@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commandline import PRIVACY, TINY, complaint, files, harness, python, record, start, succeed
+from commandline import PRIVACY, complaint, files, harness, python, record, start, succeed
+
+from harness import evaluate
+from harness.api import IntegrityError
+from harness.running.run import NAMES
+from harness.sandbox.process import FORK_SERVERS
+from harness.store.artifacts import FACTS, TENSORS, Store
+from harness.store.record import Records
+from harness.store.upkeep import verify
 
 MISWRITTEN = {
     "--defense singmx": "Unknown defense 'singmx'. Did you mean 'singmix'?",
@@ -294,18 +303,31 @@ def test_no_room_left(tmp_path: Path, limit: int) -> None:
 
 # -- bytes that are not what they were -------------------------------------------------------------
 
+SMALL = {
+    **{"private_size": 40, "public_size": 120, "test_size": 60, "threads": 1},
+    **{"metrics": "snr_db,mse", "learner": "classmeans", "victim": "mlp[epochs=1,width=8]"},
+}
+ENCODED = {**SMALL, "defense": "singmix[noise=gaussian]", "attack": "identity", "ceiling": True}
+TRAINED = {**SMALL, "defense": "none", "attack": "linear[steps=1]", "release": "features"}
+CELL_OF = {stage: TRAINED if stage == "train" else ENCODED for stage in NAMES}
+"""Two cells that have every stage between them."""
+
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A cache with one evaluation in it, both halves."""
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache with both of them."""
     cache = tmp_path_factory.mktemp("evaluated")
-    return cache, record(*TINY, "--attack", "identity", cache=cache)
+    with FORK_SERVERS.kept():
+        for cell in (ENCODED, TRAINED):
+            assert evaluate(cache=cache, **cell).status == "ok"
+        yield cache
 
 
 @pytest.fixture
-def cache(tmp_path: Path, evaluated: tuple[Path, dict[str, Any]]) -> Path:
+def cache(tmp_path: Path, evaluated: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, to be damaged."""
-    return shutil.copytree(evaluated[0], tmp_path / "copy")
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "copy"))
+    return shutil.copytree(evaluated, tmp_path / "copy")
 
 
 def flip(path: Path) -> None:
@@ -316,9 +338,21 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def hasten(path: Path) -> None:
+    """Change one bit of a time, which a record's id leaves out."""
+    data = bytearray(path.read_bytes())
+    data[re.search(rb'"timing":{"[^"]*":', data).end()] ^= 1  # type: ignore[union-attr]
+    path.write_bytes(data)
+
+
 def truncate(path: Path) -> None:
     """Cut a file in half."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    """Leave its name alone, as a loss of power may."""
+    path.write_bytes(b"")
 
 
 def reword(path: Path) -> None:
@@ -326,55 +360,96 @@ def reword(path: Path) -> None:
     path.write_text(path.read_text().replace("0.", "1.", 1))
 
 
-DAMAGE = [
-    ("load", "tensors.safetensors", flip),
-    ("release", "tensors.safetensors", flip),
-    ("learn", "facts.json", truncate),
-    ("prepare", "tensors.safetensors", flip),
-    ("attack", "tensors.safetensors", truncate),
-    ("judge", "tensors.safetensors", flip),
-    ("judge", "facts.json", reword),
-]
+def exchange(path: Path) -> None:
+    """Put a genuine entry of another stage in its place."""
+    entry = path.parent
+    stages = entry.parents[1]
+    other = min(each for each in stages.glob("*/*") if each.parent != entry.parent)
+    shutil.rmtree(entry)
+    shutil.copytree(other, entry)
 
 
-@pytest.mark.parametrize(("stage", "name", "harm"), DAMAGE)
-def test_a_damaged_artifact(
-    cache: Path, evaluated: tuple[Path, dict[str, Any]], stage: str, name: str, harm: Any
+HARMS: dict[str, Callable[[Path], object]] = {
+    "one bit of tensors": lambda entry: flip(entry / TENSORS),
+    "one bit of facts": lambda entry: flip(entry / FACTS),
+    "tensors of no length": lambda entry: empty(entry / TENSORS),
+    "facts of no length": lambda entry: empty(entry / FACTS),
+    "half of the facts": lambda entry: truncate(entry / FACTS),
+    "tensors gone": lambda entry: (entry / TENSORS).unlink(),
+    "another in its place": lambda entry: exchange(entry / FACTS),
+}
+
+
+def entries(cache: Path, stage: str) -> list[Path]:
+    return sorted((cache / "artifacts" / stage).iterdir())
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("stage", NAMES)
+def test_a_damaged_entry_of_any_stage_is_found_when_it_is_read(
+    cache: Path, stage: str, harm: str
 ) -> None:
-    paths = list((cache / "artifacts" / stage).glob(f"*/{name}"))
-    whole = [path.read_bytes() for path in paths]
-    for path in paths:
-        harm(path)
-    assert [path.read_bytes() for path in paths] != whole
+    for entry in entries(cache, stage):
+        HARMS[harm](entry)
+        with pytest.raises(IntegrityError, match=f"corrupt: {entry}: .*cache verify --remove"):
+            Store(cache).read(stage, entry.name)
+
+
+@pytest.mark.parametrize(
+    "harm", ["one bit of tensors", "facts of no length", "tensors gone", "another in its place"]
+)
+@pytest.mark.parametrize("stage", NAMES)
+def test_a_damaged_stage_is_repaired_by_one_command_and_ends_in_the_same_record(
+    cache: Path, stage: str, harm: str
+) -> None:
+    cell = {**CELL_OF[stage], "force": "attack" if stage == "prepare" else None}
+    kept, harmed = evaluate(cache=cache, **CELL_OF[stage]), entries(cache, stage)
+    for entry in harmed:
+        HARMS[harm](entry)
     shutil.rmtree(cache / "cells")
-    forced = ("--force", "attack") if stage == "prepare" else ()
-    command = (*TINY, "--attack", "identity", *forced)
-    message = complaint(harness(*command, cache=cache), 3)
-    assert f"artifacts/{stage}/" in message
-    assert "`harness cache verify --remove`" in message
+    with pytest.raises(IntegrityError, match=f"artifacts/{stage}/.*cache verify --remove"):
+        evaluate(cache=cache, **cell)
     assert not list((cache / "tmp").iterdir())
-    assert harness("cache", "verify", cache=cache).returncode == 3
-    assert "removed: " in succeed("cache", "verify", "--remove", cache=cache)
-    assert record(*command, cache=cache)["id"] == evaluated[1]["id"]
+    named = verify(remove=True)
+    assert all(str(entry) in fault for entry, fault in zip(harmed, named, strict=True))
+    assert evaluate(cache=cache, **cell).id == kept.id
+    assert verify(remove=False) == []
 
 
-@pytest.mark.parametrize("harm", [flip, truncate, reword])
-def test_a_damaged_record(cache: Path, evaluated: tuple[Path, dict[str, Any]], harm: Any) -> None:
-    kept = evaluated[1]
-    harm(cache / "records" / f"{kept['id']}.json")
-    for command in ((*TINY, "--attack", "identity"), ("show", kept["id"])):
-        message = complaint(harness(*command, cache=cache), 3)
-        assert "`harness cache verify --remove`" in message
-    succeed("cache", "verify", "--remove", cache=cache)
-    assert record(*TINY, "--attack", "identity", cache=cache)["id"] == kept["id"]
+@pytest.mark.parametrize("harm", [flip, hasten, truncate, empty, reword])
+def test_a_damaged_record(cache: Path, evaluated: Path, harm: Callable[[Path], None]) -> None:
+    kept = evaluate(cache=cache, **ENCODED)
+    path = cache / "records" / f"{kept.id}.json"
+    harm(path)
+    for again in (lambda: evaluate(cache=cache, **ENCODED), lambda: Records(cache).find(kept.id)):
+        with pytest.raises(IntegrityError, match=f"{path} .*cache verify --remove"):
+            again()
+    (fault,) = verify(remove=True)
+    assert str(path) in fault
+    assert evaluate(cache=cache, **ENCODED).id == kept.id
 
 
-def test_a_record_in_anothers_place(cache: Path, evaluated: tuple[Path, dict[str, Any]]) -> None:
+def test_a_record_in_anothers_place(cache: Path) -> None:
     """A genuine record of another cell does not answer for this one."""
-    kept = evaluated[1]
-    other = record(*PRIVACY, "--seed", "5", cache=cache)
-    shutil.copy(cache / "records" / f"{other['id']}.json", cache / "records" / f"{kept['id']}.json")
-    complaint(harness(*TINY, "--attack", "identity", cache=cache), 3)
+    kept, other = (evaluate(cache=cache, **cell) for cell in (ENCODED, TRAINED))
+    shutil.copy(cache / "records" / f"{other.id}.json", cache / "records" / f"{kept.id}.json")
+    with pytest.raises(IntegrityError):
+        evaluate(cache=cache, **ENCODED)
+
+
+def test_a_damaged_cache_says_so_once_and_one_command_mends_it(tmp_path: Path) -> None:
+    command = (*PRIVACY, "--json")
+    kept = record(*PRIVACY, cache=tmp_path)
+    (pointer,) = (tmp_path / "cells").iterdir()
+    pointer.write_text(f"{kept['id']} 0")
+    for path in (tmp_path / "artifacts" / "judge").glob(f"*/{FACTS}"):
+        reword(path)
+    message = complaint(harness(*command, cache=tmp_path), 3)
+    assert f"cells/{pointer.name} answers for no cell" in message
+    assert "`harness cache verify --remove`" in message
+    assert harness("cache", "verify", cache=tmp_path).returncode == 3
+    assert "removed: " in succeed("cache", "verify", "--remove", cache=tmp_path)
+    assert record(*PRIVACY, cache=tmp_path)["id"] == kept["id"]
 
 
 def test_a_half_fetched_asset(tmp_path: Path) -> None:

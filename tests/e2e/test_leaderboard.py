@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     (folder / "board.toml").write_text(tiny_board("linear"), encoding="utf-8")
     for each in KEPT:
-        Records(folder).save(each)
+        Records(folder, cache=False).save(each)
     found = {"results": reached("linear"), "attack": KEPT[0].attack}
     report = passed("linear").model_copy(update=found)
     BoardFolder(folder).keep_control(report.sealed())
@@ -94,9 +94,9 @@ def resealed(kept: RunRecord, **change: object) -> RunRecord:
 
 def test_a_record_that_does_not_belong_is_named(here: Path) -> None:
     folder = here / "leaderboards" / "tiny"
-    Records(folder).save(record("mixup[k=9]"))
+    Records(folder, cache=False).save(record("mixup[k=9]"))
     edited = KEPT[0].privacy["snr_db"].model_copy(update={"mean": 1.0, "gain": -1.5})
-    Records(folder).save(resealed(KEPT[0], privacy={"snr_db": edited}))
+    Records(folder, cache=False).save(resealed(KEPT[0], privacy={"snr_db": edited}))
     found = invoke("leaderboard", "check", "tiny", "--json")
     assert found.return_value == 3
     (report,) = json.loads(found.stdout)
@@ -124,7 +124,7 @@ def test_missing_cells_are_a_fault_only_where_all_must_be_there(here: Path) -> N
 
 
 def test_a_frozen_board_names_records_of_other_plugins(here: Path) -> None:
-    records = Records(here / "leaderboards" / "tiny")
+    records = Records(here / "leaderboards" / "tiny", cache=False)
     records.path(KEPT[1].id).unlink()
     records.save(record("mixup[k=2]", right=80, channels_used=GIVEN))
     frozen = invoke("leaderboard", "freeze", "tiny", "--json")

@@ -67,7 +67,7 @@ def scores(whole: Path) -> pd.DataFrame:
 def tiny(tmp_path: Path) -> Path:
     """A board with a record, one that failed, and two cells without any."""
     (tmp_path / FILE).write_text(tiny_board("linear", "lmmse"), encoding="utf-8")
-    records = Records(tmp_path)
+    records = Records(tmp_path, cache=False)
     records.save(record("mixup[k=2]", gains=(1, 2, 3, 4), flags=["still_rising", "below_null"]))
     records.save(ended("failed", "out of memory", "mixup[k=2]", "lmmse"))
     BoardFolder(tmp_path).keep_control(passed("linear"))
