@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 import click
 
 INTERRUPTED = 130
+REFUSED = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""What the system says when an output is redirected to a disk that is full or broken."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -32,13 +36,14 @@ def main() -> None:
     except click.exceptions.Exit as ending:
         sys.exit(ending.exit_code)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # the exit code says it too
+            error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted. The same command goes on where this one stopped.", err=True)
+        _say("Interrupted. The same command goes on where this one stopped.")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_streams()
         sys.exit(1)
     except Exception as error:  # noqa: BLE001  sorted out by _explain, which raises the rest
         sys.exit(_explain(error))
@@ -49,12 +54,28 @@ def _explain(error: Exception) -> int:
 
     The errors' module is imported here because `--help` must not wait for it.
     """
-    from harness.api.errors import HarnessError
+    from harness.api.errors import EXIT_USAGE, HarnessError
 
+    if isinstance(error, OSError) and error.errno in REFUSED and error.filename is None:
+        _say(f"Error: The output cannot be written: {error.strerror}.")
+        _give_up_streams()
+        return EXIT_USAGE
     if not isinstance(error, HarnessError):
         raise error
-    click.echo(f"Error: {error}", err=True)
+    _say(f"Error: {error}")
     return error.exit_code
+
+
+def _say(message: str) -> None:
+    with suppress(OSError):  # the exit code says it too
+        click.echo(message, err=True)
+
+
+def _give_up_streams() -> None:
+    """Write what is left in them nowhere: Python would complain of it once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

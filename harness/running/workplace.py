@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, RootModel, ValidationError
 from harness.api.errors import CellFailed
 from harness.api.plugins import Progress
 from harness.api.view import Budget
-from harness.store.paths import scratch_folder
+from harness.store.paths import scratch_folder, write_atomically
 from harness.store.provenance import plain_config
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from harness.sandbox.process import Spent
 
 
+ROOM = 1 << 16
+"""Bytes that there is room for where a disk is not full."""
 MOST_RESULT, MOST_DIAGNOSTICS = 1 << 34, 1 << 20
 """Bytes that are read of what a process left: its tensors, and its numbers."""
 
@@ -90,13 +92,20 @@ def workplaces() -> Path:
 
 @contextmanager
 def workplace(process: Process, label: str, reads: Iterable[Path] = ()) -> Iterator[Workplace]:
-    """Folders for one attack, gone when it is done; whatever else it `reads` stays."""
+    """Folders for one attack, gone when it is done; whatever else it `reads` stays.
+
+    StoreError where it failed and there is no room to write either: then that is why, or may be.
+    """
     with scratch_folder(workplaces(), label.replace(" ", "-")) as base:
         folders = base / "before", base / "view", base / "out"
         for folder in folders:
             folder.mkdir()
         process.confine([base, *reads], [base / "out"])
-        yield Workplace(process, base, *folders)
+        try:
+            yield Workplace(process, base, *folders)
+        except CellFailed:
+            write_atomically(base / "room", bytes(ROOM))
+            raise
 
 
 def confinement(walls: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import shutil
 import signal
@@ -86,6 +87,23 @@ def test_killed_five_times_it_ends_with_the_same_record(
     resumed = record(*CHEAP, cache=tmp_path)
     assert resumed["id"] == undisturbed.record["id"]
     assert scores(resumed) == scores(undisturbed.record)
+    assert "Everything is what its hash says" in succeed("cache", "verify", cache=tmp_path)
+
+
+def test_of_two_on_one_cell_the_other_ends_with_the_same_record(
+    tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    """One is killed while it holds what the other waits for."""
+    with fork(*CHEAP, cache=tmp_path) as killed, fork(*CHEAP, "--json", cache=tmp_path) as other:
+        while artifacts(tmp_path) < undisturbed.stored // 2:
+            assert killed.poll() is None, killed.communicate()
+            time.sleep(0.005)
+        started = family(killed)
+        killed.kill()
+        out, err = other.communicate(timeout=120)
+    assert (other.returncode, complaints(err)) == (0, [])
+    assert json.loads(out)["id"] == undisturbed.record["id"]
+    assert_all_end(started)
     assert "Everything is what its hash says" in succeed("cache", "verify", cache=tmp_path)
 
 
