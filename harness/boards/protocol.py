@@ -119,9 +119,11 @@ class Board(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     rows and columns may come, and rows of older source are marked. A board that is `defined` has
     no numbers.
     `ranked_by` are the metrics that rows get ranks by, the first one first: any that are scored.
-    `confirmed` are ids of records whose attack found at work that it does not apply, or that were
-    made of other source than is installed: who keeps the board has run them again, and found the
-    same. `earlier` are ids of records of earlier versions of the record that it keeps.
+    `confirmed` are ids of records whose attack found at work that it does not apply, that are too
+    good to be true, or that were made of other source than is installed: who keeps the board has
+    run them again, and found the same. `refuted` are ids of records that a hidden rerun did not
+    bear out: they count no more. `earlier` are ids of records of earlier versions of the record
+    that it keeps.
     """
 
     name: Name
@@ -134,6 +136,7 @@ class Board(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     ranked_by: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     confirmed: tuple[Digest, ...] = ()
+    refuted: tuple[Digest, ...] = ()
     earlier: tuple[Digest, ...] = ()
     frozen: dict[str, str] = {}
 

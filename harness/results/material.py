@@ -16,6 +16,7 @@ from harness.boards.freezing import older
 from harness.boards.protocol import Board
 from harness.boards.signing import signed_by
 from harness.control import AnyReport, load_report
+from harness.scoring.flags import DISBELIEVED
 from harness.store.paths import disk_errors, listed
 from harness.store.provenance import sha256_of
 from harness.store.reading import strange_files
@@ -35,7 +36,8 @@ class Kept:
     `origin` is the submission it came with, `gallery` where its picture lies below the board's
     folder; empty and None where there is none. `unproven`: it says that its cell cannot be, or
     does not count, and what was asked does not say so. `older`: on an open board, the plugins
-    whose source is another one by now. `again`: on a board that is not held to what it froze, those
+    whose source is another one by now. `doubted`: it is too good to be true, or a hidden rerun did
+    not bear it out. `again`: on a board that is not held to what it froze, those
     plugins whose versions or options are others by now, so that its cell is to run again.
     """
 
@@ -43,6 +45,7 @@ class Kept:
     origin: str = ""
     gallery: str | None = None
     unproven: bool = False
+    doubted: bool = False
     older: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
 
@@ -110,6 +113,7 @@ def _kept(board: BoardFolder, record: RunRecord, origin: str = "") -> Kept:
         origin,
         shown,
         unproven=unproven(record, board.board, origin),
+        doubted=doubted(record, board.board),
         older=tuple(older(record, registry())) if board.board.open else (),
         again=_again(record, board.board, origin),
     )
@@ -134,6 +138,14 @@ def unproven(record: RunRecord, board: Board, origin: str = "") -> bool:
         return False
     strange = {used.distribution for used in (*record.defense, record.attack)} - {OWN_DISTRIBUTION}
     return bool(origin and strange) or not ruled_out(record)
+
+
+def doubted(record: RunRecord, board: Board) -> bool:
+    """Whether a result does not count until whoever keeps the board has confirmed it."""
+    if record.id in board.refuted:
+        return True
+    flagged = any(flag.name in DISBELIEVED for flag in record.flags)
+    return flagged and record.id not in board.confirmed
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,7 @@ class Group:
     @property
     def unproven(self) -> bool:
         """Whether a result is absent or left out that should be there, but for missing seeds."""
-        doubtful = any(kept.unproven for kept in self.kept)
+        doubtful = any(kept.unproven or kept.doubted for kept in self.kept)
         return doubtful or (not self.ok and any(r.status in LOST for r in self.records))
 
     @property
@@ -175,8 +187,9 @@ class Group:
 
     @property
     def counted(self) -> list[RunRecord]:
-        """Records whose numbers count: neither of a quick look nor of an attacker who is told."""
-        return [r for r in self.ok if all(flag.name != "unranked" for flag in r.flags)]
+        """Records whose numbers count: not doubted, of a quick look, or of one who is told."""
+        own = [k.record for k in self.kept if k.record.status == "ok" and not k.doubted]
+        return [r for r in own if all(flag.name != "unranked" for flag in r.flags)]
 
 
 @dataclass(frozen=True)

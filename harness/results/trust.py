@@ -23,7 +23,9 @@ TO_KNOW = frozenset(
     }
 )
 """Flags that explain a number and do not speak against it."""
-OF_WEAKNESS = frozenset({"below_null", "constant_output", "knows_less_does_better"})
+OF_WEAKNESS = frozenset(
+    {"below_null", "constant_output", "knows_less_does_better", "public_images"}
+)
 """Flags that say that an attack failed: where another one stands, the row stands."""
 UNCONTROLLED = {
     "failed": ("control_failed", "did not break what they must break"),
@@ -94,6 +96,11 @@ def flags_of(group: Group) -> list[Notice]:
     if lost and group.ok:
         seeds = ", ".join(str(record.request.seed) for record in lost)
         found["seed_failed"] = f"no result on seed {seeds}: {lost[0].error}"
+    if any(kept.doubted for kept in group.kept):
+        found["doubted"] = (
+            "its result does not count: it is too good to be true, or a hidden rerun did not bear "
+            "it out"
+        )
     return [Notice(name=name, message=message) for name, message in sorted(found.items())]
 
 

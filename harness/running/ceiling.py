@@ -145,6 +145,30 @@ def law_of(run: Run, source: Source) -> Law | None:
     return stated
 
 
+def left_by_noise(run: Run) -> Tensor | None:
+    """[targets] SNR in dB of each, to whoever is told weights and partners and knows no images.
+
+    None where no noise is stated of one owner's encodings, or these are of another size, whose
+    noise may average out.
+    """
+    import torch
+
+    cell, splits = run.cell, run.splits
+    if cell.kind is not ReleaseKind.ENCODINGS or cell.request.parties > 1:
+        return None
+    source = run(Rounds.of(cell))
+    law = law_of(run, source)
+    if law is None or law.noise == "none" or law.altered or tuple(source.shape) != splits.shape:
+        return None
+    kept = run.release.secrets
+    weights, sources = (kept[name].flatten(0, 1) for name in ("weights", "sources"))
+    told = (weights.double() / law.deviations(weights).view(-1, 1)).square().flatten()
+    images = len(splits.private) + len(splits.public)
+    precision = torch.zeros(images, dtype=torch.float64).index_add_(0, sources.flatten(), told)
+    power = _energies(run) / splits.private.images[0].numel()
+    return 10 * (power * precision[: len(power)]).log10()
+
+
 def _mixtures(source: Source) -> tuple[Tensor, Tensor]:
     """Weights and sources [rounds, n, k] of all rounds; the encodings are made and let go."""
     import torch
@@ -200,11 +224,11 @@ def _shown(run: Run, leaked: Leakage) -> list[Shown]:
         judged = run(JudgeStage(cell, plan))
         if judged.shown and not judged.unnamed and not judged.grouped:
             errors = judged.errors * run.splits.private.images[0].numel()
-            found.append(Shown(name, errors, _bounded_by(cell, plan)))
+            found.append(Shown(name, errors, bounded_by(cell, plan)))
     return found
 
 
-def _bounded_by(cell: Cell, plan: AttackPlan) -> str:
+def bounded_by(cell: Cell, plan: AttackPlan) -> str:
     """The quantity that holds against an attack; "" where it is told more than a prior.
 
     Whoever has a list that the targets are on, or the truth, has a better prior than the

@@ -15,7 +15,7 @@ from harness.running.attack import AttackStage
 from harness.running.samples import Truth
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.scoring.findings import Finding
-from harness.scoring.flags import Flag, judgement_flags, missed_forecast
+from harness.scoring.flags import Flag, judgement_flags, missed_forecast, public_images
 from harness.scoring.identification import Identification
 from harness.scoring.judgement import unscored
 from harness.scoring.matching import COLOUR, MEAN, Nulls
@@ -301,6 +301,8 @@ class JudgeStage(Stage[Judged]):
         errors = evidence.errors(judgement)
         told = {attack: FoundOut(identified, claims)}
         flags = [*judgement_flags(judgement), *missed_forecast(found.diagnostics, findings)]
+        if run.truth.splits.scale.of_images and not self.plan.attack.spec.companion:
+            flags += public_images(judgement, run.truth.splits.public.unit().images)
         facts = {
             "privacy": {n: s.model_dump(mode="json") for n, s in judgement.privacy.items()},
             "flags": [flag.model_dump() for flag in flags],

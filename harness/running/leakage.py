@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness.api.errors import CellFailed, NotApplicable
 from harness.asking.plan import AttackPlan, Cell, resolved
 from harness.running.attack import AttackStage
+from harness.running.ceiling import bounded_by, left_by_noise
 from harness.running.judge import (
     SCORE,
     Judged,
@@ -29,15 +30,17 @@ from harness.scoring.findings import BY_IMAGES, Finding
 from harness.scoring.flags import (
     Answer,
     Flag,
+    beyond_noise,
     check_consistency,
     failure_flags,
+    far_above,
     first_line,
     sharper,
     still_rising,
 )
 from harness.scoring.identification import Identification
 from harness.scoring.summary import ByImage, MetricScore, Values, strongest, summarise, worst_case
-from harness.scoring.verdict import FoundOut, direction, main_metric, verdict
+from harness.scoring.verdict import MAIN_METRIC, FoundOut, direction, main_metric, verdict
 from harness.store.artifacts import Artifact, below
 from harness.store.record import Member, Used
 
@@ -89,7 +92,9 @@ def _of_one(run: Run, plan: AttackPlan) -> Leakage:
     run.peak_memory.update(answer.peak_memory)
     for label, seconds in _seconds_of(run, plan).items():
         run.timing.setdefault(label, seconds)
-    flags = (*judged.flags, *_rising(run, plan, plan.attack.name))
+    name = plan.attack.name
+    flags = (*judged.flags, *_too_exact(run, {name: plan}, {name: judged}))
+    flags += tuple(_rising(run, plan, name))
     return Leakage(
         privacy=judged.privacy,
         by_image=scores_by_image(run, plan),
@@ -149,7 +154,7 @@ def _of_many(run: Run) -> Leakage:
         artifacts[f"attack {name}"] = run.identity(AttackStage(cell, plan))
         artifacts[f"judge {name}"] = run.identity(JudgeStage(cell, plan))
     told = {name: _told(judged) for name, judged in done.items()}
-    flags = _across(run, done, worst.privacy)
+    flags = [*_across(run, done, worst.privacy), *_too_exact(run, stage.members, done)]
     return Leakage(
         privacy=worst.privacy,
         members=_members(run, done, failed, worst.strongest),
@@ -338,6 +343,27 @@ def _answer(text: str, plan: AttackPlan, each: Judged, metric: str | None, sign:
         identification=each.identification,
         after_images=not (claims or spec.companion),
     )
+
+
+def _too_exact(run: Run, plans: Mapping[str, AttackPlan], done: Mapping[str, Judged]) -> list[Flag]:
+    """A flag for each attack that answers more exactly than noise allows who is not told more."""
+    suspects = {
+        name: judged
+        for name, judged in done.items()
+        if MAIN_METRIC in judged.scores
+        and far_above(judged.scores[MAIN_METRIC], judged.guesses[MAIN_METRIC])
+        and bounded_by(run.cell, plans[name])
+    }
+    left = left_by_noise(run) if suspects else None
+    if left is None:
+        return []
+    return [
+        flag
+        for name, judged in suspects.items()
+        for flag in beyond_noise(
+            name, judged.scores[MAIN_METRIC], judged.guesses[MAIN_METRIC], left
+        )
+    ]
 
 
 def _rising(run: Run, plan: AttackPlan, name: str) -> list[Flag]:

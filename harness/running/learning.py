@@ -10,7 +10,7 @@ from harness.api.errors import CellFailed, NotApplicable, UsageError
 from harness.rng import public_stream
 from harness.running.learn import LearnStage
 from harness.running.train import trained
-from harness.scoring.flags import Flag, failure_flags, first_line
+from harness.scoring.flags import Flag, accuracy_flags, failure_flags, first_line
 from harness.scoring.utility import Tried, Utility, best_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def learning(run: Run) -> Learning:
     """What is learned of encodings that leave; else what the owner's own victim learned."""
     if not run.cell.learns:
         utility, measures = trained(run)
-        return Learning(utility, measures)
+        return Learning(utility, measures, flags=tuple(accuracy_flags(utility)))
     own, failed = _tried(run, LearnStage.own(run.cell))
     plain, unlearned = _tried(run, LearnStage.unprotected(run.cell))
     if not own:
@@ -54,7 +54,7 @@ def learning(run: Run) -> Learning:
     )
     bare = {f"{name} on unprotected images": error for name, error in unlearned.items()}
     faults = {n: e for n, e in {**failed, **bare}.items() if not isinstance(e, NotApplicable)}
-    flags = failure_flags("learner", faults)
+    flags = [*failure_flags("learner", faults), *accuracy_flags(utility)]
     return Learning(utility, learners=run.cell.learners, flags=tuple(flags))
 
 

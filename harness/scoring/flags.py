@@ -1,8 +1,9 @@
 """Flags: what a reader of a record must know before trusting its numbers. All are decided here.
 
 Of what was asked (`cell_flags`), of one judgement (`judgement_flags`), of what an attack foretold
-of itself (`missed_forecast`), across attacks on one release (`check_consistency`), of twice the
-effort (`still_rising`, `sharper`), and of what failed beside the rest (`failure_flags`).
+of itself (`missed_forecast`), of what is too good to be true (`accuracy_flags`, `beyond_noise`),
+across attacks on one release (`check_consistency`), of twice the effort (`still_rising`,
+`sharper`), and of what failed beside the rest (`failure_flags`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from harness.api.randomness import Stream
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import mean_intervals
+from harness.scoring.utility import ENCODED, Utility
 from harness.scoring.verdict import MAIN_METRIC, telling_metric
 
 if TYPE_CHECKING:
@@ -45,6 +47,17 @@ FORETOLD, HAD = "predicted_error", "squared_error"
 and the finding that says what it was."""
 MISSED_DB = 1.0
 """A forecast that is farther off is wrong about the release."""
+TOO_GOOD = 0.05
+"""An accuracy above that of unprotected images by more is not due to mixing: beyond intervals,
+which do not hold how far two trainings differ."""
+OUTDONE = 0.1
+"""An inference that is right so much more often than every plain one may know the answers."""
+TOO_EXACT_DB = 20.0
+"""What knowing how images look may gain over what noise leaves, or over the best guess."""
+SOME, MOST = 0.1, 0.5
+"""Shares of the targets. A few images have a twin among the public ones."""
+DISBELIEVED = frozenset({"beyond_unprotected", "inference_outdoes", "beyond_noise"})
+"""Flags of results that are too good to be true: they count once somebody has looked into them."""
 
 
 class Flag(BaseModel):
@@ -88,6 +101,79 @@ def uncounted(
     if attack and isinstance(attack.config, Config):
         reasons.append(attack.config.unranked())
     return tuple(Flag(name="unranked", message=reason) for reason in reasons if reason)
+
+
+def accuracy_flags(utility: Utility | None) -> list[Flag]:
+    """An accuracy that no release can have, and one that rests on who asks."""
+    return [] if utility is None else [*_beyond_unprotected(utility), *_inference_outdoes(utility)]
+
+
+def _beyond_unprotected(utility: Utility) -> Iterator[Flag]:
+    """More is learned than from unprotected images, where anything is learned from these."""
+    bare, own = utility.reference_interval, utility.interval
+    if bare is None or own is None or bare[0] <= utility.chance:
+        return
+    ends = [each.interval[1] for each in utility.reference_accuracies.values() if each.interval]
+    if own[0] > max(ends, default=bare[1]) + TOO_GOOD:
+        yield Flag(
+            name="beyond_unprotected",
+            message=f"accuracy {utility.accuracy:.3f} is surely above what is learned from "
+            f"unprotected images, {utility.reference_accuracy:.3f}: whoever answers may know the "
+            "test labels",
+        )
+
+
+def _inference_outdoes(utility: Utility) -> Iterator[Flag]:
+    """The defense's own inference is right far more often than whoever asks plainly."""
+    asked = {n: e for n, e in utility.accuracies.items() if n.partition("[")[0] == ENCODED}
+    plain = [e.interval[1] for n, e in utility.accuracies.items() if n not in asked and e.interval]
+    for name, own in asked.items():
+        if plain and own.interval and own.interval[0] > max(plain) + OUTDONE:
+            yield Flag(
+                name="inference_outdoes",
+                message=f"'{name}', the defense's own inference, has accuracy {own.mean:.3f}, and "
+                f"nobody who asks plainly surely has more than {max(plain):.3f}: it may know the "
+                "test labels",
+            )
+
+
+def beyond_noise(attack: str, scores: Tensor, guesses: Tensor, left: Tensor) -> list[Flag]:
+    """An attack answers more exactly than the stated noise allows.
+
+    Of each target [n], in decibels: what the attack scores, what the best guess does, and what
+    noise leaves to whoever is told weights and partners.
+    """
+    if not far_above(scores, guesses.maximum(left)):
+        return []
+    share = float((scores - guesses.maximum(left) > TOO_EXACT_DB).double().mean())
+    message = (
+        f"'{attack}' is more than {TOO_EXACT_DB:.0f} dB above both what the stated noise leaves "
+        f"and the best guess on {share:.0%} of the images: it may hold the images themselves"
+    )
+    return [Flag(name="beyond_noise", message=message)]
+
+
+def far_above(scores: Tensor, others: Tensor) -> bool:
+    """Whether more than a few of these decibels [n] lie more than `TOO_EXACT_DB` above others."""
+    return float((scores - others > TOO_EXACT_DB).double().mean()) > SOME
+
+
+def public_images(judgement: Judgement, public: Tensor) -> list[Flag]:
+    """Most answers are public images [n, c, h, w] in [0,1] as they are, to the grey level."""
+    known = set(_greys(public))
+    answers = _greys(judgement.images[judgement.found].cpu())
+    same = sum(answer in known for answer in answers)
+    if not same or same < MOST * len(answers):
+        return []
+    message = f"{same} of {len(answers)} reconstructions are public images as they are"
+    return [Flag(name="public_images", message=message)]
+
+
+def _greys(images: Tensor) -> list[bytes]:
+    """Images in [0,1] as bytes, each by itself."""
+    import torch
+
+    return [each.tobytes() for each in (images * 255).round().to(torch.uint8).numpy()]
 
 
 def judgement_flags(judgement: Judgement) -> list[Flag]:

@@ -21,7 +21,7 @@ from harness.api.knowledge import Channel
 from harness.asking.request import parse_one, parse_stack
 from harness.rng import KeyedStream, board_key
 from harness.scoring.ceilings import LABELS, MOST_DB, POOLED, Proof, Reached
-from harness.scoring.flags import below_null, undefined_targets
+from harness.scoring.flags import accuracy_flags, below_null, undefined_targets
 from harness.scoring.summary import (
     CONFIDENCE,
     OTHERS,
@@ -62,6 +62,8 @@ DRAWN = (6.875, 29.375)
 GAP = 1e-6
 """Decibels by which a ceiling, what was reached and their gap may disagree: order of sums."""
 ABOVE = "above_ceiling"
+OF_ACCURACY = frozenset({"beyond_unprotected", "inference_outdoes"})
+"""Flags that follow from accuracies alone."""
 FAR = 1.5
 """Intervals so many times further apart than they need be are brought together by no resampling."""
 WOBBLE = 0.1
@@ -179,9 +181,13 @@ def _of_images(record: RunRecord) -> Iterator[str]:
 
 def _of_flags(record: RunRecord) -> Iterator[str]:
     """Flags that follow from scores are there, and no others of their name."""
+    there = {flag.name for flag in record.flags}
+    wanted = {flag.name for flag in accuracy_flags(record.utility)}
+    for name in sorted((wanted ^ there) & OF_ACCURACY):
+        follows = name in wanted
+        yield f"its accuracy {'asks for' if follows else 'does not bear out'} the flag {name}"
     if record.members:
         return
-    there = {flag.name for flag in record.flags}
     for name, flags in (("below_null", below_null), ("undefined_targets", undefined_targets)):
         follows = bool(flags(record.privacy))
         if follows != (name in there):
