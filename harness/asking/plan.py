@@ -80,6 +80,8 @@ class Cell:
     """Whether this machine is faster with bfloat16 than with float32."""
     owner: str = ""
     """Fingerprint of the owner's key, or of whatever stands for what the owner has."""
+    apart_from: int | None = None
+    """The seed whose private and test images are drawn last; None of a run like any other."""
     outputs: dict[type, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What a run can be asked for of this very cell, by class: each is named once."""
     learners: Mapping[str, Resolved] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from harness.api.law import Law
 from harness.rng import secret_stream
 from harness.running.judge import JudgeStage, judging
 from harness.running.rounds import Rounds
-from harness.running.samples import Space, Truth, on_demand, standardised
+from harness.running.samples import CHUNK, Space, Truth, on_demand, standardised
 from harness.running.stage import Output, Stage, hardware, plugin_boundary
 from harness.scoring.ceilings import LABELS, POOLED, Proof, Shown, compared
 from harness.scoring.flags import Flag
@@ -167,6 +167,41 @@ def left_by_noise(run: Run) -> Tensor | None:
     precision = torch.zeros(images, dtype=torch.float64).index_add_(0, sources.flatten(), told)
     power = _energies(run) / splits.private.images[0].numel()
     return 10 * (power * precision[: len(power)]).log10()
+
+
+def unlawful(run: Run) -> Iterator[str]:
+    """What of one owner's encodings is not what its secrets and the stated law say, by piece."""
+    import torch
+
+    from harness.scoring.lawful import like_public, unlike_law
+
+    cell, splits = run.cell, run.splits
+    if cell.encoding is None:
+        return
+    source = run(Rounds.of(cell))
+    law = law_of(run, source)
+    pools = (standardised(each, splits.scale).images for each in (splits.private, splits.public))
+    private, public = (images.flatten(1) for images in pools)
+    images = torch.cat([private, public])
+    for piece in _released(run, source):
+        rows = piece["encodings"].flatten(1)
+        yield from filter(None, [like_public(rows, public)])
+        if law is not None and rows.shape[1] == images.shape[1]:
+            told = unlike_law(law, rows, piece["weights"], piece["sources"], images)
+            yield from filter(None, [told])
+
+
+def _released(run: Run, source: Source) -> Iterator[Mapping[str, Tensor]]:
+    """What left, with weights and sources: the very bytes, where they are kept."""
+    if run.cell.streamed:
+        for round_ in range(source.rounds):
+            yield from source.made(round_)
+        return
+    held = {**run.release.tensors, **run.release.secrets}
+    for round_ in range(source.rounds):
+        for start in range(0, source.rows, CHUNK):
+            span = slice(start, start + CHUNK)
+            yield {n: held[n][round_, span] for n in ("encodings", "weights", "sources")}
 
 
 def _mixtures(source: Source) -> tuple[Tensor, Tensor]:

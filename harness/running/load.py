@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from harness.running.run import Run
 
 SPLITS = ("private", "public", "test")
+OUTSIDE = "outside"
+"""The fact of loaded splits that says how many private images no known split has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,7 @@ class LoadStage(Stage[Splits]):
             "sizes": request.sizes.model_dump(),
             "exact": [request.private_size, request.public_size, request.test_size],
             "seed": request.seed,
+            **({} if cell.apart_from is None else {"apart_from": cell.apart_from}),
         }
 
     def make(self, run: Run, progress: Progress) -> Artifact:
@@ -49,18 +53,21 @@ class LoadStage(Stage[Splits]):
         cell = self.cell
         collection = collection_of(run, cell.dataset)
         public = collection_of(run, cell.public) if cell.public else None
-        stream = public_stream(cell.request.seed).stream(stage="load")
-        splits = load(collection, public, self._sizes, stream)
+        drawn = partial(load, collection, public, self._sizes)
+        known = None if cell.apart_from is None else drawn(_stream(cell.apart_from))
+        splits = drawn(_stream(cell.request.seed), known)
         samples = {name: getattr(splits, name) for name in SPLITS}
         images = {f"{name}.images": part.images for name, part in samples.items()}
         labels = {f"{name}.labels": part.labels for name, part in samples.items()}
         scale = splits.scale
-        facts = {
+        facts: dict[str, Any] = {
             "mean": scale.mean,
             "std": scale.std,
             "range": (scale.low, scale.high),
             "classes": splits.classes,
         }
+        if known:
+            facts[OUTSIDE] = int((~_among(splits.private, known.private)).sum())
         subjects = {
             f"{name}.subjects": part.subjects
             for name, part in samples.items()
@@ -101,6 +108,19 @@ def collection_of(run: Run, dataset: Resolved) -> Collection:
     with plugin_boundary(dataset.name):
         collection: Collection = built.load(run.assets)
     return collection
+
+
+def _stream(seed: int) -> Stream:
+    """What splits are drawn from."""
+    return public_stream(seed).stream(stage="load")
+
+
+def _among(samples: Samples, known: Samples) -> Tensor:
+    """Which of these images are among the known ones, by content."""
+    import torch
+
+    contents = set(_contents(known.images))
+    return torch.tensor([each in contents for each in _contents(samples.images)], dtype=torch.bool)
 
 
 Adapt = Callable[[Samples], Samples]
@@ -266,7 +286,11 @@ def _check_disjoint(splits: Iterable[tuple[str, Samples]]) -> None:
 
 
 def load(
-    collection: Collection, public: Collection | None, sizes: SplitSizes, stream: Stream
+    collection: Collection,
+    public: Collection | None,
+    sizes: SplitSizes,
+    stream: Stream,
+    known: Splits | None = None,
 ) -> Splits:
     """Draw private, public and test images, disjoint by content and by subject.
 
@@ -276,7 +300,8 @@ def load(
     same, else drawn at random: labels of other classes must mislead nobody. Test images come from
     `collection.test`. An image that occurs twice stays on the private side, as do all images of a
     subject; the last subject of a split may be cut short. A private split that may be smaller
-    takes half of the pool at most. Each split has an order of its own, drawn from `stream`.
+    takes half of the pool at most. Each split has an order of its own, drawn from `stream`. What is
+    private, or a test image, in the `known` splits comes last there.
 
     Raises UsageError when a split asks for more than there is, IntegrityError when splits meet.
     """
@@ -290,7 +315,11 @@ def load(
         return _draw(name, samples, rows, count, taken, at_most=spare, adapt=adapt)
 
     def order(name: str, samples: Samples) -> Tensor:
-        return stream.stream(split=name).permutation(len(samples))
+        rows = stream.stream(split=name).permutation(len(samples))
+        if known is None or name == "public":
+            return rows
+        late = _among(samples, getattr(known, name))[rows]
+        return torch.cat([rows[~late], rows[late]])
 
     if public is None and "private" in sizes.at_most:
         half = max(1, len(collection.train) // 2)

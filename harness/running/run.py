@@ -168,11 +168,16 @@ class Run:
         observer: Observer | None = None,
         secret: bytes | None = None,
         force: str | None = None,
+        apart_from: int | None = None,
     ) -> Run:
-        """The run of a cell as asked for; UsageError, AssetUnavailable where it cannot be."""
+        """The run of a cell as asked for; UsageError, AssetUnavailable where it cannot be.
+
+        `apart_from` is a seed whose private and test images are drawn last.
+        """
         check_stage(force)
         root, known = cache or cache_root(), registry()
-        cell = equip(plan(make_request(**options), known), root, secret)
+        planned = replace(plan(make_request(**options), known), apart_from=apart_from)
+        cell = equip(planned, root, secret)
         return cls(cell, Store(root), known, observer=observer, secret=secret, force=force)
 
     def answer(self) -> RunRecord | None:

@@ -40,6 +40,7 @@ from harness.submissions.checks import (
 )
 from harness.submissions.folder import FILE as SUBMISSION_FILE
 from harness.submissions.folder import Submission, SubmissionFolder, board_of
+from harness.submissions.hidden import Hidden, run_hidden
 from harness.submissions.sums import faults
 
 Check = Callable[[RunRecord], Iterable[Note]]
@@ -51,14 +52,16 @@ DEEPEST = 4
 class Verifier:
     """Verifies what lies under paths. `judge` and `rerun` say how far to go.
 
-    `board` is where submissions belong that do not lie in their board. Cells that are run again
-    share a cache, gone at the end.
+    Where there is something `hidden`, cells are run again on what is drawn from it. `board` is
+    where submissions belong that do not lie in their board. Cells that are run again share a cache,
+    gone at the end.
     """
 
     root: Path
     judge: bool = True
     rerun: bool = False
     board: str | None = None
+    hidden: Hidden | None = None
     observer: Observer = field(default_factory=Observer)
     _open: ExitStack = field(default_factory=ExitStack)
     _loose: list[RunRecord] = field(default_factory=list)
@@ -318,6 +321,9 @@ class Verifier:
         """A cell run again, in a cache where nothing was run before."""
         if not self.rerun:
             return []
+        if self.hidden:
+            given = record, self.hidden, self._cache, self.observer
+            return _unless_refused("running again", run_hidden, *given)
         return _unless_refused("running again", run_again, record, self._cache, self.observer)
 
     def _signature(self, path: Path, _: RunRecord) -> Iterable[Note]:

@@ -25,6 +25,7 @@ from harness.asking.plan import resolved
 from harness.rng import Axis, KeyedStream, derive
 from harness.running.learning import learning
 from harness.running.samples import Space, standardised
+from harness.scoring.lawful import EXACT, like_public, unlike_law
 from harness.testing.datasets import known
 from harness.testing.subject import Subject, Violation, refusal
 from harness.testing.watch import (
@@ -54,8 +55,6 @@ ANOTHER = b"another owner's key"
 MASKS = "extra.masks"
 GUARANTEE = {"epsilon", "delta", "adjacency", "assumptions"}
 """What a release of sums has to say of what it proves."""
-EXACT, SURE = 1e-3, 6.0
-"""What rounding leaves of a mixture, and standard errors within which noise is as stated."""
 
 
 class Counting(KeyedStream):
@@ -191,35 +190,22 @@ def states_its_law(subject: Subject) -> str:
     defense = subject.build()
     made = defense.encode(private, public, KeyedStream(KEY))
     law = defense.law(made.images[0].numel(), made.resolved)
+    if fault := like_public(made.images.flatten(1), public.images.flatten(1)):
+        raise Violation(fault, "release the private images, protected; whose are these?")
     if law is None:
         return "states none: nothing is proven of what leaks"
-    if law.altered or law.signs:
+    if law.altered or (law.signs and law.noise != "none"):
         return f"of {law.altered or 'rows under random signs'}: cannot be held against its rows"
-    left = _unmixed(made, torch.cat([private.images, public.images]))
+    rows, pool = made.images.flatten(1), torch.cat([private.images, public.images]).flatten(1)
+    fault = unlike_law(law, rows, made.secrets.weights, made.secrets.sources, pool)
+    if "correlated" in fault:
+        raise Violation(fault, "return None from `law`: no ceiling is stated for coloured noise")
+    if fault:
+        raise Violation(fault)
     if law.noise == "none":
-        if float(left.abs().max()) > EXACT:
-            raise Violation("its rows are not the mixture that it states, and it states no noise")
         return "rows are their mixtures"
-    noise = left / law.deviations(made.secrets.weights).view(-1, 1)
-    power, next_to = noise.square().mean(), (noise[:, 1:] * noise[:, :-1]).mean()
-    error = SURE / noise.numel() ** 0.5  # Laplace values have squares of deviation √5
-    if not abs(float(power) - 1) <= error * 5**0.5:
-        raise Violation(f"the noise has {float(power):.3g} times the energy that it states")
-    if not abs(float(next_to)) <= error:
-        raise Violation(
-            f"neighbouring values of the noise are correlated ({float(next_to):.2f}): what is "
-            "stated is of independent ones",
-            "return None from `law`: no ceiling is stated for coloured noise",
-        )
     _exposed(law, made, len(private))
-    return f"{law.noise} noise of the stated deviation, {float(power):.3f} of its energy"
-
-
-def _unmixed(made: Encoded, images: Tensor) -> Tensor:
-    """[n, d] float64 rows of a round less the mixtures that its secrets tell."""
-    shares = made.secrets.weights.double().unsqueeze(2)
-    mixed = (shares * images.flatten(1).double()[made.secrets.sources]).sum(1)
-    return made.images.flatten(1).double() - mixed
+    return f"{law.noise} noise of the stated deviation"
 
 
 def _exposed(law: Law, made: Encoded, images: int) -> None:

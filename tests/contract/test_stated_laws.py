@@ -48,7 +48,7 @@ def test_no_law_is_no_fault(subject, monkeypatch):
 WRONG = {
     "more noise than there is": ({"stated": Law("gaussian", 3.0)}, "times the energy"),
     "less of it": ({"stated": Law("gaussian", 1.5)}, "times the energy"),
-    "no noise": ({"stated": Law("none")}, "states no noise"),
+    "no noise": ({"stated": Law("none")}, "states no noise of them"),
     "coloured noise": ({"repeated": 4}, "correlated"),
     "less exposure": ({"stated": Law("gaussian", 2.0, exposure=0.2)}, "stated exposure is 0.2"),
 }

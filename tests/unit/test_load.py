@@ -70,6 +70,17 @@ def test_a_larger_public_pool_moves_no_private_image(small: Collection) -> None:
     assert torch.equal(few.test.images, many.test.images[:20])
 
 
+def test_what_is_known_is_private_last(small: Collection) -> None:
+    half = len(small.train) // 3
+    known = load(small, None, SplitSizes(half, 1, 2), KeyedStream(board_key(0)))
+    other = load(small, None, SplitSizes(half, 1, 2), KeyedStream(board_key(1)), known)
+    assert not contents(other.private) & contents(known.private)
+    assert not contents(other.test) & contents(known.test)
+    most = len(small.train) - 1
+    crowded = load(small, None, SplitSizes(most, 1, 2), KeyedStream(board_key(1)), known)
+    assert len(crowded.private) == most
+
+
 def test_planted_duplicates_stay_on_the_private_side(small: Collection) -> None:
     train, test = small.train, small.test
     train.images[50:] = train.images[:50]  # every image of train occurs twice
