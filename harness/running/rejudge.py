@@ -6,8 +6,8 @@ The truth is loaded as it was, the metrics are those that are installed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,12 @@ from harness.asking.plan import AttackPlan, Cell, plan_as_ran
 from harness.asking.registry import Registry, registry
 from harness.asking.request import Resolved, make_request, parse_stack, resolve
 from harness.running.attack import AttackStage
+from harness.running.encoding import piece_rows
 from harness.running.judge import JudgeStage, judge_of, lists, scores_by_image
+from harness.running.leakage import Leakage, leakage
+from harness.running.learning import Learning, learning
 from harness.running.release import ReleaseStage
+from harness.running.rounds import Rounds
 from harness.running.run import Observer, Run, equip
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
@@ -70,7 +74,7 @@ def rejudge(
     assert plan
     with Run(cell, store, known, observer=observer, force="judge") as run:
         if release:
-            run.give(ReleaseStage.of(cell), _kept(record, release))
+            run.give(ReleaseStage.of(cell), kept_release(record, release))
         attack = AttackStage(cell, plan)
         run.give(attack, attack.read(Artifact(read_tensors(reconstruction, "reconstruction"))))
         judged = run(JudgeStage(cell, plan))
@@ -195,7 +199,61 @@ def _declared(used: Used) -> dict[str, Any]:
     return {"name": used.name, "version": used.version, **unsaid}
 
 
-def _kept(record: RunRecord, path: Path) -> Release:
+@dataclass(frozen=True)
+class KeptRounds:
+    """The rounds of a release that somebody kept, in place of a `Source` that makes them."""
+
+    release: Release
+
+    @property
+    def rounds(self) -> int:
+        """How many."""
+        return len(self.release.tensors["encodings"])
+
+    @property
+    def rows(self) -> int:
+        """Of one round."""
+        return self.release.tensors["encodings"].shape[1]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one encoding."""
+        return tuple(self.release.tensors["encodings"].shape[2:])
+
+    @property
+    def resolved(self) -> Mapping[str, Mapping[str, float | int | str]]:
+        """The parameters as they turned out, by the defense's name."""
+        return self.release.resolved
+
+    def pieces(self, round_: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """What left of a round: encodings with their soft labels, in pieces."""
+        images, labels = (self.release.tensors[name][round_] for name in ("encodings", "labels"))
+        size = piece_rows(self.shape)
+        for start in range(0, self.rows, size):
+            yield images[start : start + size], labels[start : start + size]
+
+
+def on_release(
+    record: RunRecord, path: Path, cell: Cell, store: Store, observer: Observer
+) -> RunRecord:
+    """The record with what its attack and learners make of encodings that somebody kept.
+
+    The defense encodes nothing of it. UsageError or CellFailed where they cannot.
+    """
+    named = replace(cell, owner=f"kept release {sha256_of_file(path, 'release')}")
+    kept, only = kept_release(record, path), record.request.only
+    with Run(named, store, registry(), observer=observer) as run:
+        rounds: Any = KeptRounds(kept)
+        run.give(Rounds.of(named), rounds)
+        run.give(ReleaseStage.of(named), kept)
+        learned = learning(run) if only != "privacy" else Learning()
+        leaked = leakage(run) if only != "utility" and named.main else Leakage()
+    made = {"privacy": dict(leaked.privacy), "findings": dict(leaked.findings)}
+    return record.model_copy(update={**made, "utility": learned.utility})
+
+
+def kept_release(record: RunRecord, path: Path) -> Release:
+    """What left the owner, and what the owner kept of it, from a file."""
     facts = {
         "kind": record.release_kind,
         "resolved": {used.name: dict(used.resolved) for used in record.defense},

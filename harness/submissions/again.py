@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.api.errors import UsageError
+from harness.api.knowledge import ReleaseKind
 from harness.running.run import Observer, Run, check_machine, fingerprint
 from harness.scoring.identification import Identification
 from harness.scoring.matching import CODEBOOK
@@ -228,22 +229,38 @@ def fresh_cache(root: Path) -> Iterator[Path]:
         yield folder
 
 
-def run_again(record: RunRecord, cache: Path, observer: Observer) -> list[Note]:
+def run_again(record: RunRecord, kept: Path | None, cache: Path, observer: Observer) -> list[Note]:
     """A record's cell, run by what is installed here.
 
-    Cells that are run in one cache share releases and trainings. UsageError or AssetUnavailable
-    for what cannot be run here.
+    Where what left then was `kept`, and is not what leaves now to the bit, its attack and learners
+    are also run on that. Cells that are run in one cache share releases and trainings. UsageError
+    or AssetUnavailable for what cannot be run here.
     """
     if record.seeds.get("owner_key") != fingerprint(None):
         raise UsageError("it was made with an owner's key of its own, which its owner keeps")
     options = record.request.model_dump()
     options |= {"threads": record.threads, "device": "auto"}
-    other = Run.open(options, cache=cache, observer=observer).result()
+    run = Run.open(options, cache=cache, observer=observer)
+    other = run.result()
+    if kept and not _same_release(record, other):
+        from harness.running.rejudge import on_release
+
+        again = on_release(record, kept, run.cell, run.store, observer)
+        if found := outside(record, again):
+            return [("differs", f"run on the kept release, {'; '.join(found)}")]
     if same_bits(record, other):
         return [("ok", "run again: the same to the bit")]
     if found := outside(record, other):
         return [("differs", f"run again, {'; '.join(found)}")]
     return [("ok", "run again: within its intervals")]
+
+
+def _same_release(record: RunRecord, other: RunRecord) -> bool:
+    """Whether what left is the same to the bit; of other kinds than encodings nothing is said."""
+    if record.release_kind != ReleaseKind.ENCODINGS or record.parties or other.status != "ok":
+        return True
+    here, there = (each.artifacts.get("release") for each in (record, other))
+    return here is not None and there is not None and here.sha256 == there.sha256
 
 
 def same_bits(record: RunRecord, other: RunRecord) -> bool:

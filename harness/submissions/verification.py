@@ -263,6 +263,7 @@ class Verifier:
             partial(checks.of_tensors, folder),
             *others,
             judge=partial(self._judged, folder),
+            release=partial(_release_of, folder),
         )
 
     def _record(
@@ -271,6 +272,7 @@ class Verifier:
         folder: BoardFolder | None = None,
         *others: Check,
         judge: Check | None = None,
+        release: Callable[[RunRecord], Path | None] = lambda _: None,
     ) -> Verdict:
         """A record: its id, its sums, then each check as long as nothing is broken."""
         title, notes = "", list[Note]()
@@ -279,12 +281,13 @@ class Verifier:
         own: tuple[Check, ...] = (checks.of_members, *others, *held, partial(self._vouched, path))
         steps: list[tuple[Depth, Check]] = [("consistent", check) for check in own]
         steps += [("judged again", judge)] if judge else []
+        steps += [("run again", partial(self._again, release))]
         try:
             record = (folder or Records(path.parent)).load(path)
             seed = f", seed {record.request.seed}" if record.request.seed else ""
             title = f"{record.request.defense} × {record.request.attack}{seed}"
             notes += [("broken", fault) for fault in faults(record)]
-            for reached, check in (*steps, ("run again", self._again)):
+            for reached, check in steps:
                 if any(outcome == "broken" for outcome, _ in notes):
                     break
                 found = [*check(record)]
@@ -317,14 +320,17 @@ class Verifier:
             "judging again", judged_again, record, answer, release, store, self.observer
         )
 
-    def _again(self, record: RunRecord) -> Iterable[Note]:
+    def _again(
+        self, release: Callable[[RunRecord], Path | None], record: RunRecord
+    ) -> Iterable[Note]:
         """A cell run again, in a cache where nothing was run before."""
         if not self.rerun:
             return []
         if self.hidden:
-            given = record, self.hidden, self._cache, self.observer
-            return _unless_refused("running again", run_hidden, *given)
-        return _unless_refused("running again", run_again, record, self._cache, self.observer)
+            rerun = partial(run_hidden, record, self.hidden)
+        else:
+            rerun = partial(run_again, record, release(record))
+        return _unless_refused("running again", rerun, self._cache, self.observer)
 
     def _signature(self, path: Path, _: RunRecord) -> Iterable[Note]:
         """Of a record that is verified alone: that its board's signature does not fit."""
@@ -354,6 +360,12 @@ class Verifier:
     def _cache(self) -> Path:
         """The cache of all cells that are run again."""
         return self._open.enter_context(fresh_cache(self.root))
+
+
+def _release_of(folder: SubmissionFolder, record: RunRecord) -> Path | None:
+    """What a defense released when a record was made, where it was handed in."""
+    kept = folder.kind == "defense" and "release" in record.artifacts and folder.complete(record)
+    return folder.release(record) if kept else None
 
 
 def _home(path: Path, below: str, file: str) -> Path | None:

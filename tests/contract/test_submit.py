@@ -4,10 +4,13 @@ import json
 import shutil
 
 import pytest
+import torch
 from board_records import raised
+from safetensors.torch import load_file, save_file
 from strangers import Machine
 
 from harness.boards.folder import BoardFolder
+from harness.store.files import sha256_of_file
 from harness.store.record import fingerprint
 from harness.submissions.folder import SubmissionFolder
 
@@ -121,11 +124,35 @@ def test_running_it_again_gives_the_same_bits(machine, handed_in, board):
     assert ran.json["verdicts"][0]["notes"][1] == "run again: the same to the bit"
 
 
+def test_a_release_that_does_not_give_the_scores_is_caught(machine, handed_in, board, tmp_path):
+    shutil.copytree(board, tmp_path / "board")
+    folder = tmp_path / "board" / "submissions" / "blur"
+    path, release = (next((folder / name).iterdir()) for name in ("records", "releases"))
+    tensors = load_file(release)
+    tensors["out.encodings"] = torch.zeros_like(tensors["out.encodings"])
+    release.unlink()
+    save_file(tensors, release)
+    values = json.loads(path.read_bytes())
+    values["artifacts"]["release"]["sha256"] = sha256_of_file(release, "release")
+    release.rename(release.with_name(f"{values['artifacts']['release']['sha256']}.safetensors"))
+    rename(folder, path, values)
+    ran = machine.harness("verify", str(folder), "--no-judge", "--rerun", "--json")
+    told = ran.json["verdicts"][0]
+    assert told["outcome"] == "differs"
+    assert "run on the kept release" in told["notes"][-1]
+    assert "snr_db is 0, outside of" in told["notes"][-1]
+
+
 def lie(folder, by):
     """Raise every score of a record by hand, sums and all, and name it as it should be named."""
     path = sorted((folder / "records").iterdir())[0]
     values = json.loads(path.read_bytes())
     raised(values, by)
+    rename(folder, path, values)
+
+
+def rename(folder, path, values):
+    """Write a record that was edited under the id that it should then have."""
     old, values["id"] = values["id"], fingerprint(values)
     path.unlink()
     path.with_name(f"{values['id']}.json").write_text(json.dumps(values))
