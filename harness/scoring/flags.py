@@ -23,7 +23,6 @@ from harness.api.randomness import Stream
 from harness.scoring.findings import Finding
 from harness.scoring.identification import Identification
 from harness.scoring.summary import mean_intervals
-from harness.scoring.utility import ENCODED, Utility
 from harness.scoring.verdict import MAIN_METRIC, telling_metric
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from harness.asking.request import Resolved
     from harness.scoring.judgement import Judgement
     from harness.scoring.summary import MetricScore
+    from harness.scoring.utility import Utility
 
 SAME_GREY = 0.5 / 255
 """Images that differ by less than half a grey level look the same."""
@@ -125,7 +125,7 @@ def _beyond_unprotected(utility: Utility) -> Iterator[Flag]:
 
 def _inference_outdoes(utility: Utility) -> Iterator[Flag]:
     """The defense's own inference is right far more often than whoever asks plainly."""
-    asked = {n: e for n, e in utility.accuracies.items() if n.partition("[")[0] == ENCODED}
+    asked = utility.by_own_inference
     plain = [e.interval[1] for n, e in utility.accuracies.items() if n not in asked and e.interval]
     for name, own in asked.items():
         if plain and own.interval and own.interval[0] > max(plain) + OUTDONE:

@@ -82,6 +82,11 @@ class Utility(BaseModel):
         return bool(self.validation)
 
     @property
+    def by_own_inference(self) -> dict[str, Accuracy]:
+        """Accuracies of whoever asks as the defense would be asked, whatever the options."""
+        return {n: e for n, e in self.accuracies.items() if n.partition("[")[0] == ENCODED}
+
+    @property
     def at_chance(self) -> bool:
         """Whether what counts is not surely above chance: the strongest learner found nothing."""
         low = self.interval[0] if self.interval else self.accuracy
