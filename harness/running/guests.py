@@ -99,7 +99,7 @@ class Guest:
         self._process = kept.enter_context(run.processes.take())
         reads = _reads(run, kind, argument)
         self._place = kept.enter_context(workplace(self._process, spec.name, reads))
-        self.end = weakref.finalize(self, kept.close)
+        weakref.finalize(self, kept.close)
         self.pieces, self.infers = self.ask("build", kind, spec.name, argument)
 
     def ask(self, method: str, *arguments: Any) -> Any:

@@ -158,6 +158,7 @@ class Run:
         self._outputs: dict[str, Any] = {}
         self._processes = processes
         self._ending = ExitStack()
+        self._entered = 0
 
     @classmethod
     def open(
@@ -235,6 +236,7 @@ class Run:
 
     def __enter__(self) -> Run:
         make_deterministic(self.cell.threads)
+        self._entered += 1
         return self
 
     def __exit__(
@@ -243,7 +245,9 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ending.close()
+        self._entered -= 1
+        if not self._entered:
+            self._ending.close()
 
     def __call__(self, output: Output[Out]) -> Out:
         """An output, made once."""

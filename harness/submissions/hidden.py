@@ -60,15 +60,15 @@ def run_hidden(record: RunRecord, hidden: Hidden, cache: Path, observer: Observe
     seed, key = hidden.instead_of(published)
     options = record.request.model_dump()
     options |= {"threads": record.threads, "device": "auto", "seed": seed}
-    run = Run.open(options, cache=cache, observer=observer, secret=key, apart_from=published)
-    other = run.result()
     told = f"hidden rerun under {hidden.commitment[:16]}"
-    if record.status != other.status:
-        return [("differs", f"{told}: it ended as {other.status}, not {record.status}")]
-    if other.status != "ok":
-        return [("ok", f"{told}: it ended as {other.status} too")]
-    told += f", {_of_images(run)}"
-    found = [*fallen(record, other), *_newly_flagged(record, other), *_unlawful(run)]
+    with Run.open(options, cache=cache, observer=observer, secret=key, apart_from=published) as run:
+        other = run.result()
+        if record.status != other.status:
+            return [("differs", f"{told}: it ended as {other.status}, not {record.status}")]
+        if other.status != "ok":
+            return [("ok", f"{told}: it ended as {other.status} too")]
+        told += f", {_of_images(run)}"
+        found = [*fallen(record, other), *_newly_flagged(record, other), *_unlawful(run)]
     if found:
         return [("differs", f"{told}: {'; '.join(found)}; `refuted` in board.toml unranks it")]
     if not _comparable(record, other):

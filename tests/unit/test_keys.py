@@ -225,7 +225,7 @@ AFTER_LOAD = {"release", "train", "learn", "prepare", "attack", "judge", "nulls"
         ("running.learn", {"learn", "record"}),
         ("running.learning", {"record"}),
         ("sandbox.lessons", {"learn", "record"}),
-        ("scoring.utility", {"train", "record"}),
+        ("scoring.utility", {"train", "learn", "record"}),
         ("running.prepare", {"prepare", "attack", "judge", "record"}),
         ("running.attack", {"prepare", "attack", "judge", "record"}),
         ("running.workplace", {"learn", "prepare", "attack", "judge", "record"}),
