@@ -6,7 +6,8 @@ import errno
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import click
@@ -36,8 +37,7 @@ def main() -> None:
     except click.exceptions.Exit as ending:
         sys.exit(ending.exit_code)
     except click.ClickException as error:
-        with suppress(OSError):  # the exit code says it too
-            error.show()
+        _try(error.show)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _say("Interrupted. The same command goes on where this one stopped.")
@@ -67,15 +67,25 @@ def _explain(error: Exception) -> int:
 
 
 def _say(message: str) -> None:
-    with suppress(OSError):  # the exit code says it too
-        click.echo(message, err=True)
+    _try(partial(click.echo, message, err=True))
+
+
+def _try(show: Callable[[], None]) -> None:
+    """Show something where that is possible; the exit code says it too."""
+    try:
+        show()
+    except OSError:
+        _give_up_streams()
 
 
 def _give_up_streams() -> None:
-    """Write what is left in them nowhere: Python would complain of it once more."""
+    """Write what is left in those that take no more nowhere: Python would complain once more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

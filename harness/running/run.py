@@ -142,6 +142,7 @@ class Run:
         secret: bytes | None = None,
         force: str | None = None,
         processes: Processes | None = None,
+        guests: bool = True,
     ) -> None:
         self.cell = cell
         self.store = store
@@ -157,6 +158,8 @@ class Run:
         """Keys of what this run made, rather than found."""
         self._outputs: dict[str, Any] = {}
         self._processes = processes
+        self._guests = guests
+        """Whether strangers' plugins of the owner's side work in processes of their own."""
         self._ending = ExitStack()
         self._entered = 0
 
@@ -364,7 +367,7 @@ class Run:
     def build(self, kind: str, spec: Spec, argument: Any) -> Any:
         """A plugin at work; of several parties that release sums, theirs together."""
         build = partial(self.registry.build, kind, spec.name, argument)
-        if self.registry.origin(kind, spec.name).distribution != OWN_DISTRIBUTION:
+        if self._guests and self.registry.origin(kind, spec.name).distribution != OWN_DISTRIBUTION:
             from harness.running.guests import guest, is_guest
 
             if is_guest(kind, spec):

@@ -150,4 +150,5 @@ def workbench(
             (root / "assets").symlink_to(assets.absolute())
         cell = equip(plan(make_request(**options), known()), root)
         process = OwnProcess(serve)
-        yield Workbench(Run(cell, Store(root), known(), secret=secret, processes=process), process)
+        run = Run(cell, Store(root), known(), secret=secret, processes=process, guests=False)
+        yield Workbench(run, process)

@@ -15,7 +15,7 @@ from harness.api.plugins import silent
 from harness.api.view import Budget
 from harness.running.workplace import diagnostics_in, tensors_in
 from harness.sandbox import process as processes
-from harness.sandbox.process import FORK_SERVERS, AttackProcess
+from harness.sandbox.process import AttackProcess, ForkServers
 
 HERE = str(Path(__file__).parent)
 ENDS = {
@@ -41,7 +41,8 @@ def start(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setattr(processes, "LONGEST_LOG", 1 << 20)
     (tmp_path / "out").mkdir()
-    with FORK_SERVERS.kept(), AttackProcess(tmp_path / "log", 1, FORK_SERVERS.start) as started:
+    servers = ForkServers()  # of this environment, whatever others in this process keep
+    with servers.kept(), AttackProcess(tmp_path / "log", 1, servers.start) as started:
         started.confine([tmp_path], [tmp_path / "out"])
         yield started
 

@@ -18,7 +18,7 @@ from harness.api.errors import CellFailed
 from harness.api.plugins import silent
 from harness.api.view import Budget
 from harness.sandbox.jail import MACHINES, Walls, steps
-from harness.sandbox.process import FORK_SERVERS, AttackProcess
+from harness.sandbox.process import AttackProcess, ForkServers
 
 HERE = str(Path(__file__).parent)
 BUDGET = Budget(30.0, 4000, 1)
@@ -71,10 +71,11 @@ def processes(place, tmp_path_factory):
     patch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]))
     patch.setenv("REDTEAM_TOKEN", "secret")
     logs = tmp_path_factory.mktemp("logs")
-    with FORK_SERVERS.kept():
-        within = AttackProcess(logs / "within", 1, FORK_SERVERS.start)
+    servers = ForkServers()  # of this environment, whatever others in this process keep
+    with servers.kept():
+        within = AttackProcess(logs / "within", 1, servers.start)
         within.confine([place["base"]], [place["out"]])
-        without = AttackProcess(logs / "without", 1, FORK_SERVERS.start)
+        without = AttackProcess(logs / "without", 1, servers.start)
         yield {"within": within, "without": without}
         within.close()
         without.close()

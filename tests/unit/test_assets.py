@@ -201,7 +201,7 @@ def test_an_unreadable_archive_is_an_integrity_error(server: Server, tmp_path: P
 
 @pytest.mark.parametrize("deed", ["looks_around", "ends_at_once"])
 def test_what_unpacks_sees_the_archive_alone(deed: str, server: Server, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "of-nobody").write_text("secret")
     source = Source("url", server.address, unpack=f"{__name__}:{deed}")
     told = {"looks_around": "Permission denied", "ends_at_once": "exit code 7"}[deed]
     with pytest.raises((IntegrityError, StoreError), match=told) as found:
@@ -210,8 +210,8 @@ def test_what_unpacks_sees_the_archive_alone(deed: str, server: Server, tmp_path
 
 
 def looks_around(arrived: Path, _target: Path) -> None:
-    (secret,) = (path for path in arrived.parents if (path / "secret").exists())
-    (secret / "secret").read_text()
+    (secret,) = (path for path in arrived.parents if (path / "of-nobody").exists())
+    (secret / "of-nobody").read_text()
     raise ValueError("found it")
 
 
