@@ -93,7 +93,7 @@ def test_one_that_is_fed_ends_whatever_it_asks(deed, seconds, told, start, tmp_p
 @pytest.mark.parametrize("deed", ["leaves_a_daemon", "leaves_a_daemon_and_ends"])
 def test_nothing_outlives_it(deed, start, tmp_path):
     try:
-        start.ask(job(deed, tmp_path), Budget(20.0, 900, 1), silent)
+        start.ask(job(deed, tmp_path), Budget(3.0, 900, 1), silent)
     except CellFailed:
         assert deed == "leaves_a_daemon_and_ends"
     daemon = int((tmp_path / "out" / "daemon").read_text())
