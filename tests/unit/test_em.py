@@ -20,7 +20,6 @@ from harness_plugins.defenses.singmix.encode import Singmix
 from harness_plugins.mixtures.prior import GaussianPrior
 from harness_plugins.mixtures.subspace import Subspace
 
-pytestmark = pytest.mark.numeric
 N, ROUNDS = 20, 20
 PRIVATE, PUBLIC = clothes(N), clothes(1500, start=N)
 SECRET = (Channel.WEIGHTS, Channel.SOURCES)
