@@ -333,10 +333,14 @@ def by_image(
 
 
 def guess_name(score: MetricScore) -> str:
-    """Which of a metric's nulls is the best guess without a release; "" where none has a mean."""
-    sign = 1 if score.leaks_more == "higher" else -1
-    guesses = [name for name in score.nulls if name != OTHERS]
-    return max(guesses, key=lambda name: sign * score.nulls[name], default="")
+    """Which of a metric's nulls is the best guess without a release; "" where none has a mean.
+
+    Of equals it is the one that the score names, or the first by name: JSON keeps no order.
+    """
+    guesses = {name: value for name, value in score.nulls.items() if name != OTHERS}
+    most = (max if score.leaks_more == "higher" else min)(guesses.values(), default=None)
+    best = sorted(name for name, value in guesses.items() if value == most)
+    return score.null_name if score.null_name in best else next(iter(best), "")
 
 
 def _column(values: Sequence[float]) -> Column:

@@ -325,3 +325,19 @@ def test_a_control_cell_that_no_report_names_is_a_fault_until_it_is_removed(
     keep_control_cells(watched, cache)
     assert watched.control_cells.kept() == []
     assert watched.control_cells.answer_paths == []
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [("random_public", "random_public"), ("answers_to_others", "codebook"), (None, "codebook")],
+)
+def test_of_equal_guesses_the_same_one_is_best_in_any_order(named, found):
+    """Records keep the best one's scores apart from the others', and JSON sorts names."""
+    nulls = {"random_public": 0.3, "codebook": 0.3, "class_mean": 0.1, "answers_to_others": 0.4}
+    for order in (sorted(nulls), sorted(nulls, reverse=True)):
+        score = score_of({name: nulls[name] for name in order}, named)
+        assert guess_name(score) == found
+
+
+def score_of(nulls, named):
+    return MetricScore.model_construct(leaks_more="higher", nulls=nulls, null_name=named)
