@@ -372,7 +372,10 @@ def _refused(points: Iterable[EntryPoint]) -> dict[str, str]:
         os.environ[REFUSED] = subprocess.run(
             command, stdout=subprocess.PIPE, check=True, text=True
         ).stdout
-    refused: dict[str, str] = json.loads(os.environ[REFUSED])
+    try:
+        refused: dict[str, str] = json.loads(os.environ[REFUSED])
+    except ValueError:
+        raise UsageError(f"{REFUSED} is not what the harness sets it to: unset it.") from None
     return refused
 
 

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 REFUSALS = (UsageError, AssetUnavailable, PluginError, NotApplicable, CellFailed)
 """What a plugin may raise to refuse something; anything else is its own fault."""
-MOST_SAID = 1 << 24
-"""Bytes of an answer, beside its tensors."""
+MOST_SAID, LONGEST = 1 << 20, 1 << 14
+"""Bytes of an answer beside its tensors, and letters of a refusal."""
 LENIENT = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 Plain = Mapping[str, float | int | str]
 ANSWERS: Mapping[str, Any] = {
@@ -125,7 +125,7 @@ class Guest:
 
     def _refusal(self, kind: str, message: str) -> HarnessError:
         known = {each.__name__: each for each in REFUSALS}
-        return known.get(kind, CellFailed)(message)
+        return known.get(kind, CellFailed)(str(message)[:LONGEST])
 
 
 def _reads(run: Run, kind: str, argument: Any) -> list[Path]:

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -27,7 +28,7 @@ from harness.api.errors import StoreError
 from harness.asking.registry import GROUP, OWN_DISTRIBUTION, is_stranger, label_of
 from harness.sandbox.jail import UNCONFINED, confine
 from harness.sandbox.reach import devices, readable
-from harness.store.paths import cache_root, scratch_folder, write_atomically
+from harness.store.paths import cache_root, write_atomically
 
 SECONDS = 20
 LONGEST = 2000
@@ -57,12 +58,12 @@ def main(*arguments: str) -> None:
 
 def tried(point: EntryPoint) -> str:
     """What is wrong with a module; empty where nothing is."""
-    known = cache_root() / "trials" / _fingerprint(point.module)
-    with suppress(OSError):
-        return known.read_text(encoding="utf-8")[:LONGEST]
+    name = _fingerprint(point.module)
+    with suppress(OSError, StoreError):
+        return (cache_root() / "trials" / name).read_text(encoding="utf-8")[:LONGEST]
     found = _outcome(point.module)
     with suppress(StoreError):  # it is tried again next time
-        write_atomically(known, found.encode())
+        write_atomically(cache_root() / "trials" / name, found.encode())
     return found
 
 
@@ -81,7 +82,8 @@ def _sources(place: Path) -> list[Path]:
 
 
 def _outcome(module: str) -> str:
-    with scratch_folder(cache_root(), "trial") as folder:
+    with tempfile.TemporaryDirectory(prefix="encoding-harness-trial-") as made:
+        folder = Path(made)
         command = [sys.executable, "-m", "harness.sandbox.trial", module, str(folder)]
         quiet: Mapping[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(command, start_new_session=True, **quiet) as process:
@@ -106,7 +108,7 @@ def _import(module: str, folder: str) -> None:
         import_module(name)
     if not os.environ.get(UNCONFINED):
         os.environ["TMPDIR"] = folder
-        confine(readable(cache_root()), [folder, *devices()])
+        confine(readable(_cache() or Path(folder)), [folder, *devices()])
     before = {name: dict(vars(each)) for name, each in _guarded()}
     said = ""
     try:
@@ -118,6 +120,13 @@ def _import(module: str, folder: str) -> None:
     said = said or next(_changes(before), "")
     (Path(folder) / "said").write_text(said, encoding="utf-8")
     os._exit(0)  # threads that it started do not count
+
+
+def _cache() -> Path | None:
+    """Where the cache is; None where it cannot be looked at, which commands that need it say."""
+    with suppress(StoreError):
+        return cache_root()
+    return None
 
 
 def _guarded() -> Iterator[tuple[str, ModuleType]]:

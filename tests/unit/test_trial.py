@@ -48,3 +48,13 @@ def test_one_is_tried_again_only_when_it_has_changed(
 def test_what_it_may_do_is_find_nothing_wrong(site: Path) -> None:
     source = "import json, os, threading\nprint('hello')\nclass X: pass\n"
     assert trial.tried(stranger(site, "honest", source)) == ""
+
+
+def test_where_there_is_no_cache_one_is_tried_all_the_same(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "file" / "cache"))
+    assert trial.tried(stranger(site, "sound", "pass")) == ""
+    found = trial.tried(stranger(site, "ending", "import os\nos._exit(3)"))
+    assert found == "cannot be imported: that ended Python with exit code 3"
